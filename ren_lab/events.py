@@ -1,0 +1,153 @@
+"""What the machines tell to whoever watches, and the hooks that the package's face installs.
+
+The engine calls `emitter()` once per run. Without a watcher that is None and costs one context-variable read; with one it is
+a function that hands each record to every observer of the running context. Observers receive immutable values and
+return nothing. One that raises is detached and reported as a warning, and the run goes on as if nobody had looked.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+Emit = Callable[[Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CompileStarted:
+    """A graph goes into the passes, or is found in the schedule cache.
+
+    `origins` maps nodes of `graph` to the user's source lines, ("file", line) each.
+    """
+
+    graph: Any
+    options: Any
+    cached: bool
+    origins: Mapping[Any, tuple[tuple[str, int], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFired:
+    """A rewrite rule replaced `old` by `new`."""
+
+    rule: str
+    equation: str
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True, slots=True)
+class PassEnded:
+    """Pass `number` (from 1) turned `before` into `after`; `mapping` takes each old node to what it became."""
+
+    number: int
+    name: str
+    before: Any
+    after: Any
+    mapping: Mapping[Any, Any]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PassFailed:
+    """Pass `number` raised `error` while it worked on `before`."""
+
+    number: int
+    name: str
+    before: Any
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class CompileEnded:
+    """Scheduling, memory planning and lowering are done: `program` is what will run."""
+
+    program: Any
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRan:
+    """Executable unit `index` ran from `start` for `seconds` (both of `time.perf_counter`)."""
+
+    index: int
+    start: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFailed:
+    """Executable unit `index` raised `error`."""
+
+    index: int
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """Every unit of the program has run; `start` and `seconds` span them all."""
+
+    start: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class JitCalled:
+    """A jitted function was called: `hit` says whether a plan was there, `why` in words what decided that."""
+
+    function: str
+    hit: bool
+    why: str
+
+
+_observers: ContextVar[tuple[Emit, ...]] = ContextVar("ren_lab_observers", default=())
+
+
+def emitter() -> Emit | None:
+    """A function that tells the observers of this context, or None when there are none."""
+    observers = _observers.get()
+    if not observers:
+        return None
+    attached = list(observers)
+
+    def emit(record: Any) -> None:
+        for observer in tuple(attached):
+            try:
+                observer(record)
+            except Exception as error:  # an observer must never change a run
+                attached.remove(observer)
+                warnings.warn(
+                    f"observer {observer!r} raised {error!r} on {type(record).__name__} and is detached from this run",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+
+    return emit
+
+
+@contextlib.contextmanager
+def observe(observer: Emit) -> Iterator[None]:
+    """Let `observer` hear every run that starts inside the block, in this context only."""
+    token = _observers.set((*_observers.get(), observer))
+    try:
+        yield
+    finally:
+        _observers.reset(token)
+
+
+_hooks: dict[str, Callable[..., Any]] = {}
+
+
+def install_hook(name: str, function: Callable[..., Any]) -> None:
+    """Give a lower layer a function of a higher one, by name (`explain`); the package's face does this once."""
+    _hooks[name] = function
+
+
+def hook(name: str) -> Callable[..., Any]:
+    """The function installed under `name`; `RuntimeError` if the package's face has not been imported."""
+    try:
+        return _hooks[name]
+    except KeyError:
+        raise RuntimeError(f"no hook {name!r} is installed; `import ren_lab` installs it") from None

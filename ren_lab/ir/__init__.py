@@ -1,0 +1,40 @@
+"""The intermediate representation: nodes, operations, rewriting, and the text form."""
+
+from ren_lab.ir.node import (
+    KernelSpec,
+    Node,
+    buffer,
+    const,
+    const_value,
+    in_domain,
+    is_const,
+    is_scalar,
+    rebuilt,
+    shape_of,
+    stamp,
+    storage,
+    transform,
+)
+from ren_lab.ir.op import (
+    ELEMENTWISE,
+    Automorphism,
+    Axis,
+    Boundary,
+    BufferId,
+    Const,
+    DType,
+    LimbSelect,
+    Op,
+    Random,
+    Slot,
+    View,
+)
+from ren_lab.ir.rewrite import Match, RewriteBudgetExceeded, Rule, rewrite, rule, substitute
+from ren_lab.ir.text import format_arg, parse, print_graph
+
+__all__ = [
+    "ELEMENTWISE", "Automorphism", "Axis", "Boundary", "BufferId", "Const", "DType", "KernelSpec", "LimbSelect", "Match", "Node",
+    "Op", "Random", "RewriteBudgetExceeded", "Rule", "Slot", "View", "buffer", "const", "const_value", "format_arg", "in_domain",
+    "is_const", "is_scalar", "parse", "print_graph", "rebuilt", "rewrite", "rule", "shape_of", "stamp", "storage", "substitute",
+    "transform",
+]  # fmt: skip

@@ -1,0 +1,302 @@
+"""Nodes: immutable, interned, and typed by ring, domain and device where they are made.
+
+Two nodes with the same fields are one object, so identity is equality and a dictionary keyed by nodes is cheap.
+A node keeps its sources alive and nothing else; the table that interns it holds it weakly.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakValueDictionary
+
+from ren_lab.ir.op import BufferId, Const, DType, LimbSelect, Op
+from ren_lab.ring import Domain, RingSpec
+
+Origin = tuple[str, int]  # the user's file and line
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSpec:
+    """Argument of a KERNEL node: its name, kind and body. `ast` is a STORE over SLOT parameters; slot 0 is the output."""
+
+    name: str
+    kind: str
+    ast: "Node"
+
+
+class Node:
+    """One operation of the DAG.
+
+    Attributes:
+        op, dtype, src, arg: the fields that make the node; nodes with equal fields are the same object.
+        ring, domain: of the polynomial that the node computes, or None for words, indices and ordering.
+        device: where it is computed, or None if that is left to its user.
+        origins: the user's source lines that built it, every one of a merged node; not part of its identity.
+    """
+
+    __slots__ = ("op", "dtype", "src", "arg", "ring", "domain", "device", "origins", "__weakref__")
+    op: Op
+    dtype: DType
+    src: tuple["Node", ...]
+    arg: Any
+    ring: RingSpec | None
+    domain: Domain | None
+    device: str | None
+    origins: tuple[Origin, ...]
+
+    def __new__(cls, op: Op, dtype: DType = DType.U32, src: tuple["Node", ...] = (), arg: Any = None) -> "Node":
+        # 1 == True and (1,) == (True,) in Python, so the argument's types are part of the key
+        key = (op, dtype, src, arg, tuple(map(type, arg)) if type(arg) is tuple else type(arg))
+        found = _interned.get(key)
+        if found is not None:
+            return found
+        ring, domain, device = _TYPING.get(op, _like_first)(src, arg)
+        with _lock:
+            found = _interned.get(key)
+            if found is not None:
+                return found
+            node = object.__new__(cls)
+            put = object.__setattr__
+            put(node, "op", op)
+            put(node, "dtype", dtype)
+            put(node, "src", src)
+            put(node, "arg", arg)
+            put(node, "ring", ring)
+            put(node, "domain", domain)
+            put(node, "device", device)
+            put(node, "origins", ())
+            _interned[key] = node
+            return node
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"Node is immutable; build a new one instead of setting {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"Node is immutable; {name!r} can't be deleted")
+
+    def __reduce__(self) -> Any:
+        raise TypeError("Node has identity and can't be pickled; print it with str() and read it back with ir.parse()")
+
+    def with_src(self, src: tuple["Node", ...]) -> "Node":
+        """The same operation on other sources."""
+        return self if src == self.src else Node(self.op, self.dtype, src, self.arg)
+
+    def toposort(self, stop: frozenset[Op] = frozenset()) -> list["Node"]:
+        """Every node this one depends on, sources before users, itself last; the order is deterministic.
+
+        Nodes whose operation is in `stop` are listed, but what they depend on is not.
+        """
+        order: list[Node] = []
+        seen: set[Node] = set()
+        stack: list[tuple[Node, Iterator[Node]]] = [(self, iter(self.src))]
+        seen.add(self)
+        while stack:
+            node, sources = stack[-1]
+            for source in sources:
+                if source not in seen:
+                    seen.add(source)
+                    stack.append((source, iter(() if source.op in stop else source.src)))
+                    break
+            else:
+                order.append(node)
+                stack.pop()
+        return order
+
+    def __repr__(self) -> str:
+        where = f" {self.ring.label} {self.domain.name}" if self.ring is not None and self.domain is not None else ""
+        return f"<{self.op.name}{where}>"
+
+    def __str__(self) -> str:
+        from ren_lab.ir.text import print_graph  # the printer builds on nodes
+
+        return print_graph(self)
+
+
+_interned: "WeakValueDictionary[tuple[Any, ...], Node]" = WeakValueDictionary()
+_lock = threading.RLock()  # reentrant: a collection inside may run finalizers that build nodes
+
+
+# What a node's ring, domain and device are, by operation. Sources are typed already, so nothing here walks the graph.
+_Type = tuple[RingSpec | None, Domain | None, str | None]
+
+
+def _device(src: tuple[Node, ...]) -> str | None:
+    for source in src:
+        if source.device is not None:
+            return source.device
+    return None
+
+
+def _like_first(src: tuple[Node, ...], arg: Any) -> _Type:
+    return (src[0].ring, src[0].domain, src[0].device) if src else (None, None, None)
+
+
+def _untyped(src: tuple[Node, ...], arg: Any) -> _Type:
+    return None, None, _device(src)
+
+
+def _data(src: tuple[Node, ...], arg: Any) -> _Type:
+    return None, None, getattr(arg, "device", None)
+
+
+def _as_ring(src: tuple[Node, ...], arg: tuple[RingSpec, Domain]) -> _Type:
+    return arg[0], arg[1], src[0].device
+
+
+def _sum(src: tuple[Node, ...], arg: Any) -> _Type:
+    a, b = src
+    if a.ring is not b.ring and a.ring != b.ring:
+        raise TypeError(f"operands live in different rings: {a.ring} and {b.ring}; bring one over with to_ring")
+    if is_const(b):
+        domain = a.domain
+    elif is_const(a):
+        domain = b.domain
+    else:
+        domain = Domain.NTT if Domain.NTT in (a.domain, b.domain) else a.domain
+    return a.ring, domain, a.device or b.device
+
+
+def _product(src: tuple[Node, ...], arg: Any) -> _Type:
+    ring, domain, device = _sum(src, arg)
+    if ring is not None and not (is_scalar(src[0]) or is_scalar(src[1])):
+        domain = Domain.NTT
+    return ring, domain, device
+
+
+def _in_domain(domain: Domain) -> Callable[[tuple[Node, ...], Any], _Type]:
+    return lambda src, arg: (src[0].ring, domain, src[0].device)
+
+
+def _to_ring(src: tuple[Node, ...], arg: RingSpec) -> _Type:
+    ring = src[0].ring
+    assert ring is not None
+    return arg, (src[0].domain if ring.contains(arg) else Domain.COEFF), src[0].device
+
+
+def _rescale(src: tuple[Node, ...], arg: tuple[int, ...]) -> _Type:
+    assert src[0].ring is not None
+    return src[0].ring.without(arg), src[0].domain, src[0].device
+
+
+def _permute(src: tuple[Node, ...], arg: Any) -> _Type:
+    if isinstance(arg, LimbSelect) and src[0].ring is not None:
+        return arg.ring, src[0].domain, src[0].device
+    return src[0].ring, src[0].domain, src[0].device
+
+
+_TYPING: dict[Op, Callable[[tuple[Node, ...], Any], _Type]] = {
+    Op.BUFFER: _data,
+    Op.CONST: _data,
+    Op.RANDOM: _data,
+    Op.AS_RING: _as_ring,
+    Op.TO_RNS: lambda src, arg: (arg[0], Domain.COEFF, src[0].device),
+    Op.ADD: _sum,
+    Op.SUB: _sum,
+    Op.MUL: _product,
+    Op.NTT: _in_domain(Domain.NTT),
+    Op.INTT: _in_domain(Domain.COEFF),
+    Op.TO_RING: _to_ring,
+    Op.RESCALE: _rescale,
+    Op.ROTATE: _in_domain(Domain.NTT),
+    Op.CONJUGATE: _in_domain(Domain.NTT),
+    Op.AUTOMORPHISM: _in_domain(Domain.NTT),
+    Op.PERMUTE: _permute,
+    Op.BASE_CONVERT: lambda src, arg: (arg, Domain.COEFF, src[0].device),
+    Op.COPY: lambda src, arg: (src[0].ring, src[0].domain, arg),
+    Op.SINK: _untyped,
+    Op.STORE: _untyped,
+    Op.WHERE: lambda src, arg: (src[1].ring, src[1].domain, src[1].device),
+    Op.BUFFERIZE: lambda src, arg: (src[0].ring, src[0].domain, arg.device),
+    Op.INDEX: _untyped,
+    Op.KERNEL: _untyped,
+}
+
+
+def is_const(node: Node) -> bool:
+    """Whether the node is a symbolic constant polynomial."""
+    return node.op is Op.AS_RING and node.src[0].op is Op.CONST
+
+
+def is_scalar(node: Node) -> bool:
+    """Whether a product with the node is limb by limb the same factor at each coefficient, in either domain."""
+    return node.op is Op.AS_RING and node.src[0].op in (Op.CONST, Op.RESIDUES)
+
+
+def const_value(node: Node) -> int:
+    """The integer of a symbolic constant polynomial."""
+    return node.src[0].arg.value
+
+
+def const(value: int, ring: RingSpec, domain: Domain, device: str) -> Node:
+    """The constant polynomial `value`, reduced modulo q, in `ring`."""
+    return Node(Op.AS_RING, DType.U32, (Node(Op.CONST, DType.U32, (), Const(value % ring.q, device)),), (ring, domain))
+
+
+_OTHER = {Op.NTT: Op.INTT, Op.INTT: Op.NTT}
+
+
+def transform(op: Op, node: Node) -> Node:
+    """NTT or INTT of a node that stands in the other domain; a transform of its inverse is what was transformed."""
+    if node.op is _OTHER[op]:
+        return node.src[0]
+    return Node(op, DType.U32, (node,))
+
+
+def in_domain(node: Node, domain: Domain | None) -> Node:
+    """The same polynomial in the given domain. Constants go over freely; others by a transform."""
+    if node.domain is domain or domain is None:
+        return node
+    assert node.ring is not None
+    if is_const(node):
+        return const(const_value(node), node.ring, domain, node.device or "python")
+    return transform(Op.NTT if domain is Domain.NTT else Op.INTT, node)
+
+
+def rebuilt(node: Node, src: tuple[Node, ...]) -> Node:
+    """The same operation on equal sources, in the same domain.
+
+    A source that turned into a constant can move a product or a sum to the other domain; the users of `node` were built for
+    the domain it had.
+    """
+    return in_domain(node.with_src(src), node.domain)
+
+
+def buffer(ident: BufferId) -> Node:
+    """The BUFFER node of an identity."""
+    return Node(Op.BUFFER, DType.U32, (), ident)
+
+
+def storage(node: Node) -> Node | None:
+    """The BUFFER (or BUFFER_VIEW) that holds a polynomial or words as they are, or None if it must be computed."""
+    if node.op is Op.AS_RING:
+        node = node.src[0]
+    if node.op is Op.AFTER:
+        node = node.src[0]
+    return node if node.op in (Op.BUFFER, Op.BUFFER_VIEW) else None
+
+
+def shape_of(node: Node) -> tuple[int, int]:
+    """Rows and columns of the words that the node stands for: (limbs, n) of a polynomial, (limb_count, n) of raw words."""
+    if node.ring is not None:
+        return node.ring.limbs, node.ring.n
+    while node.op in (Op.AFTER, Op.COPY, Op.BUFFERIZE, Op.CONTIGUOUS):
+        node = node.src[0]
+    return node.arg.shape
+
+
+_PACKAGE = __file__.rsplit("ir", 1)[0]
+
+
+def stamp(node: Node) -> Node:
+    """Remember the nearest source line outside this package as an origin of the node."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_PACKAGE):
+        if frame.f_back is None:
+            return node
+        frame = frame.f_back
+    origin = (frame.f_code.co_filename, frame.f_lineno)
+    if origin not in node.origins:
+        object.__setattr__(node, "origins", (*node.origins, origin))
+    return node
