@@ -1,0 +1,21 @@
+"""Devices: where polynomials are kept and kernels run."""
+
+from ren_lab.backends.base import (
+    Backend,
+    DeviceInfo,
+    DeviceUnavailable,
+    Runner,
+    backend,
+    default_device,
+    device_name,
+    devices,
+    register,
+)
+from ren_lab.backends.python.backend import PythonBackend
+
+register("python", PythonBackend)
+
+__all__ = [
+    "Backend", "DeviceInfo", "DeviceUnavailable", "PythonBackend", "Runner", "backend", "default_device", "device_name", "devices",
+    "register",
+]  # fmt: skip

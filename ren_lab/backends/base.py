@@ -1,0 +1,125 @@
+"""What the engine asks of a device, and which devices there are.
+
+A device name is a backend and, where there are several of it, a number: "python", "python:1". The number 0 is left out.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ren_lab.ir import Node
+
+Runner = Callable[..., None]
+
+
+class DeviceUnavailable(RuntimeError):
+    """A known device is not there; the message says what to install."""
+
+
+class Backend(Protocol):
+    """Storage and programs of one device. A storage is whatever the backend likes; its words are u32[rows, n]."""
+
+    name: str
+
+    def allocate(self, shape: tuple[int, int]) -> Any:
+        """Fresh storage, its content undefined."""
+
+    def allocate_arena(self, nbytes: int) -> Any:
+        """One block of at least `nbytes` bytes, aligned to 256, for `window`."""
+
+    def window(self, arena: Any, offset_bytes: int, shape: tuple[int, int]) -> Any:
+        """The part of an arena that starts at a byte offset."""
+
+    def view(self, base: Any, offset: int, shape: tuple[int, int]) -> Any:
+        """The words of a storage from element `offset` on, without copying."""
+
+    def compile(self, ast: Node) -> Runner:
+        """The program of a kernel: called with one storage per slot, output first."""
+
+    def source(self, ast: Node) -> str:
+        """The text of that program, for people."""
+
+    def from_host(self, words: np.ndarray) -> Any:
+        """Storage with the words of an array; the array is not referred to afterwards."""
+
+    def to_host(self, storage: Any) -> np.ndarray:
+        """The words as an array of its own, or one that nobody writes to."""
+
+    def overlaps(self, a: Any, b: Any) -> bool:
+        """Whether two storages may share memory."""
+
+    def copy_from(self, target: Any, source: Any, source_backend: "Backend") -> None:
+        """Fill `target` with the words of a storage of another device, or of this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """A line of the list of devices: whether it is there, and what it is or what it lacks."""
+
+    name: str
+    available: bool
+    description: str
+
+
+_backends: dict[str, Backend] = {}
+_lock = threading.Lock()
+
+# Known kinds of device: how a backend is made, or what is missing.
+_factories: dict[str, Callable[[int], Backend]] = {}
+_missing: dict[str, str] = {
+    "cpu": "this version of ren-lab has no native CPU backend; use device 'python'",
+    "cuda": "this version of ren-lab has no CUDA backend; use device 'python'",
+}
+
+
+def register(kind: str, factory: Callable[[int], Backend]) -> None:
+    """Make a kind of device known: `factory(number)` gives its backend or raises `DeviceUnavailable`."""
+    _factories[kind] = factory
+    _missing.pop(kind, None)
+
+
+def device_name(name: str) -> str:
+    """The name as it is written everywhere: lower case, without ":0". Raises as `backend` does, but starts nothing."""
+    if not isinstance(name, str):
+        raise TypeError(f"a device is named by a string such as 'python', not by {name!r}")
+    kind, colon, number = name.strip().lower().partition(":")
+    if kind not in _factories and kind not in _missing or colon and not number.isdecimal():
+        raise ValueError(
+            f"unknown device {name!r}; the devices are {', '.join(sorted({*_factories, *_missing}))}, "
+            "or one of them with a number as 'python:1'"
+        )
+    if kind in _missing:
+        raise DeviceUnavailable(f"device {name!r} is not available: {_missing[kind]}")
+    return f"{kind}:{int(number)}" if number and int(number) else kind
+
+
+def backend(name: str) -> Backend:
+    """The backend of a device.
+
+    Raises:
+        ValueError: no such device is known.
+        DeviceUnavailable: it is known and not there.
+    """
+    found = _backends.get(name)
+    if found is None:
+        name = device_name(name)
+        with _lock:
+            found = _backends.get(name)
+            if found is None:
+                kind, _, number = name.partition(":")
+                found = _backends[name] = _factories[kind](int(number or 0))
+    return found
+
+
+def default_device() -> str:
+    """The device of polynomials whose maker names none, when the options name none either."""
+    return "python"
+
+
+def devices() -> list[DeviceInfo]:
+    """Every kind of device that this version knows."""
+    there = [DeviceInfo(kind, True, type(backend(kind)).__doc__.splitlines()[0]) for kind in _factories]  # type: ignore[union-attr]
+    return there + [DeviceInfo(kind, False, text) for kind, text in _missing.items()]

@@ -1,0 +1,1 @@
+"""The NumPy backend: the definition of every operation."""

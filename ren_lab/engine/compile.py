@@ -1,0 +1,95 @@
+"""The schedule cache, and one realization from lazy nodes to buffers."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+
+from ren_lab.engine.storage import new_buffer, storage_of
+from ren_lab.engine.units import Program, make_exec_units, outputs, plan_memory, run_exec_units
+from ren_lab.events import CompileEnded, CompileStarted, Emit, emitter
+from ren_lab.ir import DType, Node, Op, substitute
+from ren_lab.options import Options
+from ren_lab.schedule import canonical, schedule
+
+_cache: "OrderedDict[tuple[Node, tuple[object, ...]], Program]" = OrderedDict()
+_lock = threading.Lock()
+
+
+def clear_schedule_cache() -> None:
+    """Forget every compiled schedule."""
+    with _lock:
+        _cache.clear()
+
+
+def schedule_cache_info() -> dict[str, int]:
+    """How many compiled schedules are held."""
+    with _lock:
+        return {"entries": len(_cache)}
+
+
+def sink_of(roots: Sequence[Node]) -> Node:
+    """One SINK over the outputs, and over every random draw below them.
+
+    A draw happens once: what it gave must stay for whoever uses the same node later, so it is an output as well.
+    """
+    sink = Node(Op.SINK, DType.VOID, tuple(dict.fromkeys(roots)))
+    draws = [n for n in sink.toposort() if n.op is Op.AS_RING and n.src[0].op is Op.RANDOM]
+    return Node(Op.SINK, DType.VOID, tuple(dict.fromkeys((*sink.src, *draws)))) if draws else sink
+
+
+def compile_sink(sink: Node, options: Options, emit: Emit | None = None) -> tuple[Program, Mapping[Node, Node]]:
+    """The program of a SINK, out of the cache if its structure was compiled before.
+
+    Returns:
+        the program, in terms of the canonical graph, and the mapping from nodes of `sink` to canonical ones.
+    """
+    start = time.perf_counter()
+    graph, names = canonical(sink)
+    key = (graph, options.compile_key)
+    with _lock:
+        program = _cache.get(key)
+        if program is not None:
+            _cache.move_to_end(key)
+    if emit is not None:
+        origins: dict[Node, tuple[tuple[str, int], ...]] = {}
+        for node, named in names.items():
+            if node.origins:
+                origins[named] = tuple(dict.fromkeys((*origins.get(named, ()), *node.origins)))
+        emit(CompileStarted(graph, options, program is not None, origins))
+    if program is None:
+        scheduled = schedule(graph, options, emit)
+        program = make_exec_units(scheduled, plan_memory(scheduled))
+        if options.schedule_cache_size:
+            with _lock:
+                _cache[key] = program
+                while len(_cache) > options.schedule_cache_size:
+                    _cache.popitem(last=False)
+    if emit is not None:
+        emit(CompileEnded(program, time.perf_counter() - start))
+    return program, names
+
+
+def realize_nodes(roots: Sequence[Node], options: Options) -> dict[Node, Node]:
+    """Compute nodes, all together.
+
+    Returns:
+        what each of them, and each random draw below them, became: a constant, a buffer, or a window of a buffer.
+        Nothing is changed until everything has been computed.
+    """
+    emit = emitter()
+    sink = sink_of(roots)
+    program, names = compile_sink(sink, options, emit)
+
+    buffers: dict[Node, Node] = {}  # canonical BUFFER -> the caller's, or the new one
+    frame = program.frame()
+    by_ident = {named.arg: node for node, named in names.items() if node.op is Op.BUFFER}
+    for ident in program.inputs:
+        node = by_ident[ident]
+        frame[program.places[ident]] = storage_of(node)
+        buffers[names[node]] = node
+    run_exec_units(program, frame, emit)
+    for ident in outputs(program.schedule):
+        made = new_buffer(ident.device, ident.shape, frame[program.places[ident]], ident.pinned)
+        buffers[Node(Op.BUFFER, DType.U32, (), ident)] = made
+    return {root: substitute(became, buffers) for root, became in zip(sink.src, program.schedule.becomes, strict=True)}

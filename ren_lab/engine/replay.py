@@ -1,0 +1,192 @@
+"""A captured program made ready to run again and again.
+
+A `Replay` owns workspaces: arenas and temporaries of one program, with every call whose arguments never change bound to them
+beforehand. A run takes one workspace for itself, binds inputs and outputs, runs a flat list of calls, and lets the inputs go.
+Two threads that replay one plan get two workspaces.
+
+A backend may do better: `backend.plan_runner(program)` gives a function that runs the whole program on a frame (a graph of
+launches, or one native call), or None when the program is nothing for it. It is asked once.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ren_lab.backends import backend
+from ren_lab.engine.storage import new_buffer
+from ren_lab.engine.units import ExecUnit, Program, outputs, run_exec_units
+from ren_lab.events import Emit
+from ren_lab.ir import BufferId, Node
+
+_KEPT_WORKSPACES = 4
+_KEPT_OUTPUTS = 4
+
+
+class _Workspace:
+    """One program's memory, and its calls bound to it."""
+
+    __slots__ = ("frame", "calls", "late", "bound")
+
+    def __init__(self, program: Program, constants: Mapping[int, Any], bound: frozenset[int]) -> None:
+        frame = program.frame()
+        for place, storage in constants.items():
+            frame[place] = storage
+        for ident, place in program.places.items():  # temporaries outside the arena are kept as well
+            if frame[place] is None and place not in bound:
+                frame[place] = backend(ident.device).allocate(ident.shape)
+        self.frame = frame
+        self.bound = tuple(bound)
+        self.calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+        self.late: list[tuple[int, Callable[..., Any], tuple[int, ...]]] = []
+        for unit in program.units:
+            if unit.item.kind == "view":
+                self._bind_view(unit, bound)
+                continue
+            if any(slot in bound for slot in unit.slots):
+                self.late.append((len(self.calls), unit.call, unit.slots))
+                self.calls.append((unit.call, ()))
+            else:
+                self.calls.append((unit.call, tuple(frame[s] for s in unit.slots)))
+
+    def _bind_view(self, unit: ExecUnit, bound: frozenset[int]) -> None:
+        view, base = unit.slots
+        if base in bound or self.frame[base] is None:
+            frame, call = self.frame, unit.call
+
+            def open_window() -> None:
+                frame[view] = call(frame[base])
+
+            self.calls.append((open_window, ()))
+        else:
+            self.frame[view] = unit.call(self.frame[base])
+
+    def run(self) -> None:
+        frame, calls = self.frame, self.calls
+        for index, call, slots in self.late:
+            calls[index] = (call, tuple([frame[s] for s in slots]))
+        try:
+            for call, arguments in calls:
+                call(*arguments)
+        finally:
+            for index, call, _ in self.late:
+                calls[index] = (call, ())
+            for place in self.bound:
+                frame[place] = None
+
+
+class OutputPool:
+    """Storage for one output: an earlier one if nobody can reach it any more, otherwise a new one."""
+
+    __slots__ = ("_device", "_entries", "_ident", "_lock")
+
+    def __init__(self, ident: BufferId) -> None:
+        self._ident = ident
+        self._device = backend(ident.device)
+        self._entries: list[tuple[weakref.ref[Node] | None, Any]] = []
+        self._lock = threading.Lock()
+
+    def take(self) -> Any:
+        """A storage that no live node stands for."""
+        with self._lock:
+            for i, (node, storage) in enumerate(self._entries):
+                if node is None or node() is None:
+                    del self._entries[i]
+                    return storage
+        return self._device.allocate(self._ident.shape)
+
+    def give(self, storage: Any) -> Node:
+        """A BUFFER node for a filled storage; once nobody holds the node, the storage may be taken again."""
+        node = new_buffer(self._ident.device, self._ident.shape, storage, self._ident.pinned)
+        with self._lock:
+            if len(self._entries) < _KEPT_OUTPUTS:
+                self._entries.append((weakref.ref(node), storage))
+        return node
+
+
+class Replay:
+    """Runs one program on changing inputs.
+
+    Args:
+        program: what to run.
+        inputs: the buffers that each run binds, in order.
+        constants: storage of the other buffers that no unit writes, by buffer.
+        reuse_outputs: fill the same output buffers at each run, whoever still holds them.
+    """
+
+    def __init__(
+        self, program: Program, inputs: Sequence[BufferId], constants: Mapping[BufferId, Any], reuse_outputs: bool = False
+    ) -> None:
+        self.program = program
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs(program.schedule))
+        self._constants = {program.places[ident]: storage for ident, storage in constants.items() if ident in program.places}
+        self._input_places = [program.places.get(ident) for ident in self.inputs]
+        self._output_places = [program.places[ident] for ident in self.outputs]
+        self._bound = frozenset([*(p for p in self._input_places if p is not None), *self._output_places])
+        self._pools = [OutputPool(ident) for ident in self.outputs]
+        self._fixed: list[Node] | None = None
+        self._fixed_storage: list[Any] = []
+        self._reuse = reuse_outputs
+        self._idle: list[_Workspace] = []
+        self._lock = threading.RLock()
+        devices = {ident.device for ident in program.places}
+        make = getattr(backend(next(iter(devices))), "plan_runner", None) if len(devices) == 1 else None
+        self._graph: Callable[[list[Any]], None] | None = make(program) if make else None
+
+    @property
+    def runner(self) -> str:
+        """What runs the plan: "graph" of the backend, or the "flat" list of calls."""
+        return "graph" if self._graph else "flat"
+
+    def run(self, storages: Sequence[Any], emit: Emit | None = None) -> dict[BufferId, Node]:
+        """Run on input storages, one per entry of `inputs`; returns a BUFFER node for each output."""
+        if self._reuse:
+            with self._lock:  # one set of outputs, so one run at a time
+                return self._run_reusing(storages, emit)
+        filled = [pool.take() for pool in self._pools]
+        self._fill(storages, filled, emit)
+        return {i: pool.give(s) for i, pool, s in zip(self.outputs, self._pools, filled, strict=True)}
+
+    def _run_reusing(self, storages: Sequence[Any], emit: Emit | None) -> dict[BufferId, Node]:
+        if self._fixed is None:
+            self._fixed_storage = [backend(i.device).allocate(i.shape) for i in self.outputs]
+        guarded = []
+        for ident, storage in zip(self.inputs, storages, strict=True):
+            device = backend(ident.device)
+            if any(device.overlaps(storage, out) for out in self._fixed_storage):  # a feedback loop reads before it writes
+                copied = device.allocate(ident.shape)
+                device.copy_from(copied, storage, device)
+                storage = copied
+            guarded.append(storage)
+        self._fill(guarded, self._fixed_storage, emit)
+        if self._fixed is None:
+            self._fixed = [
+                new_buffer(i.device, i.shape, s, i.pinned) for i, s in zip(self.outputs, self._fixed_storage, strict=True)
+            ]
+        return dict(zip(self.outputs, self._fixed, strict=True))
+
+    def _fill(self, storages: Sequence[Any], filled: Sequence[Any], emit: Emit | None) -> None:
+        with self._lock:
+            workspace = self._idle.pop() if self._idle else None
+        if workspace is None:
+            workspace = _Workspace(self.program, self._constants, self._bound)
+        frame = workspace.frame
+        for place, storage in zip(self._input_places, storages, strict=True):
+            if place is not None:
+                frame[place] = storage
+        for place, storage in zip(self._output_places, filled, strict=True):
+            frame[place] = storage
+        try:
+            if emit is not None:
+                run_exec_units(self.program, list(frame), emit)
+            elif self._graph is not None:
+                self._graph(frame)
+            else:
+                workspace.run()
+        finally:
+            for place in self._bound:
+                frame[place] = None
+        with self._lock:
+            if len(self._idle) < _KEPT_WORKSPACES:
+                self._idle.append(workspace)

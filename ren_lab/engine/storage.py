@@ -1,0 +1,34 @@
+"""Which storage a BUFFER node stands for, as long as somebody holds the node."""
+
+import itertools
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ren_lab.backends import backend
+from ren_lab.ir import BufferId, Node, Op, buffer
+
+_storage: "WeakKeyDictionary[Node, Any]" = WeakKeyDictionary()
+_numbers = itertools.count()
+
+
+def new_buffer(device: str, shape: tuple[int, int], storage: Any, pinned: bool = False) -> Node:
+    """A BUFFER node of its own for a storage; the storage lives as long as the node."""
+    node = buffer(BufferId(f"u{next(_numbers)}", device, shape, pinned))
+    _storage[node] = storage
+    return node
+
+
+def storage_of(node: Node) -> Any:
+    """The storage behind a BUFFER, or behind the window that a BUFFER_VIEW opens."""
+    if node.op is Op.BUFFER_VIEW:
+        base = node.src[0]
+        return backend(base.arg.device).view(_storage[base], node.arg.offset, node.arg.shape)
+    return _storage[node]
+
+
+def host_words(node: Node) -> np.ndarray:
+    """The u32 words behind a BUFFER or BUFFER_VIEW, as a host array that is the caller's."""
+    device = (node.src[0] if node.op is Op.BUFFER_VIEW else node).arg.device
+    return backend(device).to_host(storage_of(node))

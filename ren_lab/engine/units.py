@@ -1,0 +1,198 @@
+"""From a schedule to something that runs: memory plan, executable units, and the loop over them.
+
+A program works on a frame, a list with one place per buffer: inputs are bound, planned intermediates are windows of the arenas,
+the rest is allocated when it is first written and let go after its last use.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ren_lab.backends import backend
+from ren_lab.events import Emit, RunEnded, UnitFailed, UnitRan
+from ren_lab.ir import BufferId, Node, Op, is_const, storage
+from ren_lab.memory import BufferUse, MemoryPlan, plan_arenas
+from ren_lab.schedule import Schedule, ScheduledKernel
+
+
+def _base(replacement: Node) -> BufferId | None:
+    """The buffer that an output stands on, or None for a constant."""
+    if is_const(replacement):
+        return None
+    held = storage(replacement)
+    assert held is not None
+    return held.src[0].arg if held.op is Op.BUFFER_VIEW else held.arg
+
+
+def _live_ranges(schedule: Schedule) -> dict[BufferId, tuple[int, int]]:
+    """First and last position at which each buffer is used; using a view is using its base."""
+    ranges: dict[BufferId, tuple[int, int]] = {}
+    base_of: dict[BufferId, BufferId] = {}
+    for position, item in enumerate(schedule.items):
+        if item.kind == "view":
+            base_of[item.output] = item.inputs[0]
+        for ident in item.buffers:
+            for touched in (ident, base_of.get(ident)):
+                if touched is not None:
+                    ranges[touched] = (ranges.get(touched, (position, 0))[0], position)
+    return ranges
+
+
+def outputs(schedule: Schedule) -> list[BufferId]:
+    """The buffers that the schedule fills and its outputs stand on, in order, each once."""
+    written = {item.output for item in schedule.items}
+    bases = (_base(replacement) for replacement in schedule.becomes)
+    return list(dict.fromkeys(b for b in bases if b is not None and b in written))
+
+
+def plan_memory(schedule: Schedule) -> MemoryPlan:
+    """Live ranges of every buffer of the schedule, and arena offsets for those that need no identity of their own.
+
+    Left out, each with its reason: final outputs, buffers that exist already, both ends of copies, views and their bases,
+    and pinned buffers. A final output lives until the schedule ends.
+    """
+    written = {item.output for item in schedule.items}
+    kept = set(outputs(schedule))
+    moved: dict[BufferId, str] = {}
+    for item in schedule.items:
+        if item.kind in ("copy", "view"):
+            moved.setdefault(item.output, item.kind)
+            moved.setdefault(item.inputs[0], f"source of a {item.kind}")
+
+    def reason(ident: BufferId) -> str | None:
+        if ident in kept:
+            return "final output"
+        if ident not in written:
+            return "already allocated"
+        return "pinned" if ident.pinned else moved.get(ident)
+
+    end = len(schedule.items) - 1
+    return plan_arenas(
+        [
+            BufferUse(i.label, i.device, i.nbytes, first, end if i in kept else last, reason(i))
+            for i, (first, last) in _live_ranges(schedule).items()
+        ]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ExecUnit:
+    """One step of a program.
+
+    Attributes:
+        item: the item of the schedule that it carries out.
+        slots: the frame's places that it works on, output first.
+        call: called with their storages; for a view, gives the window of its base.
+        release: places that nobody uses afterwards.
+    """
+
+    item: ScheduledKernel
+    slots: tuple[int, ...]
+    call: Callable[..., Any] = field(repr=False)
+    release: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A compiled schedule: what runs, on what memory. It holds no storage and may run in several threads at once.
+
+    Attributes:
+        schedule, memory: what was compiled, and where its intermediates live.
+        units: one per item of the schedule.
+        places: the frame's layout, buffer to place.
+        inputs: the buffers that must be bound, those that no unit writes.
+        planned: (place, buffer, offset in bytes) of each buffer in an arena.
+    """
+
+    schedule: Schedule
+    memory: MemoryPlan
+    units: tuple[ExecUnit, ...]
+    places: dict[BufferId, int]
+    inputs: tuple[BufferId, ...]
+    planned: tuple[tuple[int, BufferId, int], ...] = field(repr=False)
+
+    def frame(self) -> list[Any]:
+        """A fresh frame: arenas allocated and their windows in place, everything else empty."""
+        frame: list[Any] = [None] * len(self.places)
+        arenas = {device: backend(device).allocate_arena(nbytes) for device, nbytes in self.memory.arenas.items() if nbytes}
+        for place, ident, offset in self.planned:
+            frame[place] = backend(ident.device).window(arenas[ident.device], offset, ident.shape)
+        return frame
+
+
+def _call(item: ScheduledKernel) -> Callable[..., Any]:
+    device = backend(item.device)
+    if item.kind == "view":
+        view = item.view
+        assert view is not None
+        return lambda base: device.view(base, view.offset, view.shape)
+    if item.kind == "copy":
+        source = backend(item.inputs[0].device)
+        return lambda out, a: device.copy_from(out, a, source)
+    assert item.ast is not None
+    return device.compile(item.ast)
+
+
+def make_exec_units(schedule: Schedule, memory: MemoryPlan) -> Program:
+    """Lower every item of the schedule for its device. Kernels with the same body share one compiled program."""
+    ranges = _live_ranges(schedule)
+    written = {item.output for item in schedule.items}
+    kept = set(outputs(schedule))
+    bases = [b for b in map(_base, schedule.becomes) if b is not None]  # an output may be an input as it is
+    places = {ident: place for place, ident in enumerate(dict.fromkeys([*ranges, *bases]))}
+
+    by_label = {ident.label: ident for ident in places}
+    planned = tuple((places[by_label[b.name]], by_label[b.name], b.offset) for b in memory.buffers if b.offset is not None)
+    windows = {place for place, _, _ in planned}
+
+    release: list[list[int]] = [[] for _ in schedule.items]
+    for ident, (_, last) in ranges.items():
+        if ident in written and ident not in kept and places[ident] not in windows:
+            release[last].append(places[ident])
+
+    compiled: dict[tuple[str, Node], Callable[..., Any]] = {}
+    units = []
+    for item, freed in zip(schedule.items, release, strict=True):
+        if item.ast is None:
+            call = _call(item)
+        else:
+            call = compiled.get((item.device, item.ast)) or _call(item)
+            compiled[item.device, item.ast] = call
+        units.append(ExecUnit(item, tuple(places[b] for b in item.buffers), call, tuple(freed)))
+    inputs = tuple(ident for ident in places if ident not in written)
+    return Program(schedule, memory, tuple(units), places, inputs, planned)
+
+
+def run_exec_units(program: Program, frame: list[Any], emit: Emit | None = None) -> None:
+    """Run the units in order on a frame whose inputs are bound.
+
+    Raises:
+        Exception: what a unit raises, with a note that names the unit. Inputs are untouched then, and so is everything
+            that was computed before.
+    """
+    start = time.perf_counter()
+    for index, unit in enumerate(program.units):
+        began = time.perf_counter() if emit is not None else 0.0
+        slots = unit.slots
+        try:
+            if unit.item.kind == "view":
+                frame[slots[0]] = unit.call(frame[slots[1]])
+            else:
+                if frame[slots[0]] is None:
+                    ident = unit.item.output
+                    frame[slots[0]] = backend(ident.device).allocate(ident.shape)
+                unit.call(*[frame[s] for s in slots])
+        except BaseException as error:
+            error.add_note(
+                f"while {unit.item.name} ran, item {index} of {len(program.units)} of the schedule, on {unit.item.device}"
+            )
+            if emit is not None:
+                emit(UnitFailed(index, error))
+            raise
+        if emit is not None:
+            emit(UnitRan(index, began, time.perf_counter() - began))
+        for place in unit.release:
+            frame[place] = None
+    if emit is not None:
+        emit(RunEnded(start, time.perf_counter() - start))
