@@ -1,0 +1,106 @@
+"""What replay costs: against the bare kernels, in memory, and against running eagerly.
+
+Run it as `python benchmarks/jit_replay.py`. Ratios are of medians, measured alternating in one run.
+"""
+
+import gc
+import resource
+import statistics
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+
+import ren_lab as ren
+from ren_lab.backends import backend
+from ren_lab.engine import clear_schedule_cache
+from ren_lab.poly import Poly
+from ren_lab.ring import RingSpec, find_primes
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def replay_against_kernels() -> None:
+    """A plan of 50 kernels at n = 8 against the same kernels, bound to their arrays, called in a loop."""
+    ring = RingSpec(8, (17, 97))
+
+    @ren.jit
+    def fifty(x: Poly, y: Poly) -> Poly:
+        for _ in range(50):
+            x = (x * y + 1).contiguous()
+        return x
+
+    x, y = Poly([1, 2, 3], ring).ntt().realize(), Poly([4, 5], ring).ntt().realize()
+    fifty(x, y)
+    (plan,) = fifty.plans
+    program = plan.program
+    frame = program.frame()
+    for ident in program.places:
+        place = program.places[ident]
+        if frame[place] is None:
+            frame[place] = backend(ident.device).allocate(ident.shape)
+            frame[place][...] = 1
+    calls = [(unit.call, [frame[s] for s in unit.slots]) for unit in program.units]
+
+    def bare() -> None:
+        for call, arguments in calls:
+            call(*arguments)
+
+    bound, replayed = [], []
+    for _ in range(2000):
+        bound.append(_seconds(bare))
+        replayed.append(_seconds(lambda: fifty(x, y)))
+    a, b = statistics.median(bound) * 1e6, statistics.median(replayed) * 1e6
+    print(
+        f"{len(calls)} kernels at n=8: bare loop {a:.1f} us, replay {b:.1f} us = {b / a:.3f} x + 0, or 1.15 x {b - 1.15 * a:+.1f} us"
+    )
+
+    for _ in range(200):
+        fifty(x, y)
+    gc.collect()
+    tracemalloc.start()
+    before, rss = tracemalloc.get_traced_memory()[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(10_000):
+        fifty(x, y)
+    gc.collect()
+    after = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - rss
+    print(f"10,000 replays: Python memory {after - before:+d} bytes, peak resident set {grown:+d} KiB")
+
+
+def chain() -> None:
+    """x = 2*x*x - 1, ten times, at n = 2^12."""
+    ring = RingSpec(4096, find_primes(4096, 30, 3))
+    rng = np.random.default_rng(1)
+
+    def fresh() -> Poly:
+        return Poly(rng.integers(0, 2**60, 4096), ring).realize()
+
+    def steps(x: Poly) -> Poly:
+        for _ in range(10):
+            x = 2 * x * x - 1
+        return x
+
+    clear_schedule_cache()
+    jitted = ren.jit(steps)
+    print("\nx = 2*x*x - 1 ten times, n=2^12 x 3 limbs")
+    x = fresh()
+    print(f"  eager, first       {_seconds(lambda: steps(x).realize()) * 1e3:8.2f} ms")
+    eager = [_seconds(lambda x=fresh(): steps(x).realize()) for _ in range(30)]
+    print(f"  eager, again       {statistics.median(eager) * 1e3:8.2f} ms (schedule cache)")
+    clear_schedule_cache()
+    x = fresh()
+    print(f"  capture            {_seconds(lambda: jitted(x)) * 1e3:8.2f} ms")
+    replayed = [_seconds(lambda x=fresh(): jitted(x)) for _ in range(30)]
+    print(f"  replay             {statistics.median(replayed) * 1e3:8.2f} ms")
+
+
+if __name__ == "__main__":
+    replay_against_kernels()
+    chain()

@@ -1,0 +1,374 @@
+"""`ren.jit`: capture what a function computes with polynomials, once, and replay it.
+
+The first call with arguments of a kind runs the function on stand-ins for its polynomials, compiles the graphs of its results
+together and keeps the program under a key. A later call with the same key binds its inputs to that program and runs it; the
+function is not entered.
+"""
+
+import functools
+import inspect
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+from ren_lab.engine import (
+    Program,
+    capture,
+    compile_sink,
+    make_exec_units,
+    new_buffer,
+    outputs,
+    plan_memory,
+    realize_nodes,
+    run_exec_units,
+    storage_of,
+)
+from ren_lab.engine.replay import Replay
+from ren_lab.events import CompileEnded, CompileStarted, Emit, JitCalled, emitter
+from ren_lab.ir import BufferId, DType, Node, Op, buffer, is_const, storage
+from ren_lab.jit_key import Call, Key, register_key, same_scalars, take_apart
+from ren_lab.memory import MemoryPlan
+from ren_lab.options import Options
+from ren_lab.options import current as current_options
+from ren_lab.poly import Poly, apply_becomes
+from ren_lab.schedule import Schedule, ScheduledKernel
+from ren_lab.schedule.build_becomes_map import view_of
+from ren_lab.structure import Leaf, Shape, build, flatten
+
+_stand_ins = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """How a result is put together.
+
+    `leaves` are ("computed", canonical node), ("input", number of the polynomial argument), or ("as it is", object).
+    """
+
+    shape: Shape | Leaf
+    leaves: tuple[tuple[str, Any], ...]
+
+    def fill(self, buffers: Mapping[Node, Node], arguments: Sequence[Poly]) -> Any:
+        """A fresh result; `buffers` takes canonical BUFFER nodes to what stands for them in this run."""
+
+        def leaves() -> Iterator[Any]:
+            for kind, what in self.leaves:
+                if kind == "computed":
+                    yield Poly.of_node(_bound(what, buffers))
+                elif kind == "input":
+                    yield Poly.of_node(arguments[what].node)
+                else:
+                    yield what
+
+        return build(self.shape, leaves())
+
+
+def _bound(node: Node, buffers: Mapping[Node, Node]) -> Node:
+    """A node of the becomes map over other buffers, which may be windows themselves."""
+    if is_const(node):
+        return node
+    held = node.src[0]
+    if held.op is Op.BUFFER:
+        return node.with_src((buffers[held],))
+    return node.with_src((view_of(buffers[held.src[0]], held.arg.offset // held.arg.shape[1], held.arg.shape),))
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """A captured call.
+
+    Attributes:
+        key: what another call must match.
+        scalars: the top-level scalar arguments, which are frozen.
+        hits: how many calls it has served after the one that made it.
+    """
+
+    key: Key
+    scalars: tuple[Any, ...]
+    replay: Replay = field(repr=False)
+    template: Template = field(repr=False)
+    arguments: dict[Node, int] = field(repr=False)  # canonical BUFFER -> number of the polynomial argument
+    held: dict[Node, Node] = field(repr=False)  # canonical BUFFER -> a buffer that belongs to the plan or to a closure
+    started: CompileStarted = field(repr=False)
+    hits: int = 0
+
+    @property
+    def program(self) -> Program:
+        """The compiled program."""
+        return self.replay.program
+
+    @property
+    def schedule(self) -> Schedule:
+        """What each replay runs, and what its outputs stand on."""
+        return self.program.schedule
+
+    @property
+    def kernels(self) -> tuple[ScheduledKernel, ...]:
+        """The items that each replay runs, in order."""
+        return self.program.schedule.items
+
+    @property
+    def memory(self) -> MemoryPlan:
+        """Live ranges and arenas."""
+        return self.program.memory
+
+    def run(self, arguments: Sequence[Poly], emit: Emit | None) -> Any:
+        """Run the program on the polynomial arguments of a call; returns the result in its containers."""
+        places = {node: storage(arguments[number].node) for node, number in self.arguments.items()}
+        made = self.replay.run([storage_of(places[buffer(ident)]) for ident in self.replay.inputs], emit)  # type: ignore[arg-type]
+        buffers = {**self.held, **places, **{buffer(ident): node for ident, node in made.items()}}
+        return self.template.fill(buffers, arguments)  # type: ignore[arg-type]
+
+
+class Jit:
+    """A function with captured plans; it is called as the function is. `ren.jit` makes it.
+
+    Attributes:
+        fn: the plain function.
+    """
+
+    def __init__(self, fn: Callable[..., Any], prune: bool, max_plans: int, reuse_outputs: bool) -> None:
+        self.fn = fn
+        self.prune, self.max_plans, self.reuse_outputs = prune, max_plans, reuse_outputs
+        self._plans: OrderedDict[Key, Plan] = OrderedDict()
+        self._lock = threading.Lock()
+        functools.update_wrapper(self, fn)
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The captured plans, most recently used last."""
+        with self._lock:
+            return tuple(self._plans.values())
+
+    def clear_jit(self) -> None:
+        """Forget every plan; the next call captures."""
+        with self._lock:
+            self._plans.clear()
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<ren.jit {_name(self.fn)}, {len(self._plans)} plan{'s' * (len(self._plans) != 1)}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if capture.capturing():
+            raise RuntimeError("ren.jit: nested jit is not supported; call the inner function's .fn")
+        options = current_options()
+        call = take_apart(args, kwargs, options)
+        emit = emitter()
+        with self._lock:
+            plan = self._plans.get(call.key)
+            if plan is not None:
+                self._plans.move_to_end(call.key)
+            why = "" if plan is not None or emit is None else self._why(call.key)
+        if plan is None:
+            if emit is not None:
+                emit(JitCalled(_name(self.fn), False, why))
+            plan = self._capture(call, options, emit)
+            result = plan.run(call.polys, emit)
+            with self._lock:
+                self._plans[call.key] = plan
+                while len(self._plans) > self.max_plans:
+                    self._plans.popitem(last=False)
+            return result
+        if not same_scalars(plan.scalars, call.scalars):
+            raise RuntimeError(
+                f"ren.jit: non-Poly scalar arg changed (captured {plan.scalars!r}, got {call.scalars!r}); "
+                "jit freezes it at capture. Wrap varying scalars as Plaintext.const(...), or clear_jit() to re-capture."
+            )
+        plan.hits += 1
+        if emit is not None:
+            emit(JitCalled(_name(self.fn), True, f"served {plan.hits} time{'s' * (plan.hits != 1)} from its plan"))
+            emit(plan.started)
+            emit(CompileEnded(plan.program, 0.0))
+        return plan.run(call.polys, emit)
+
+    def _why(self, key: Key) -> str:
+        nearest = min((key.differences(known) for known in self._plans), key=len, default=None)
+        if nearest is None:
+            return "no plan yet"
+        return "; ".join(nearest) or "an object among the arguments is another one"
+
+    def _capture(self, call: Call, options: Options, emit: Emit | None) -> Plan:
+        """Run the function on stand-ins for its polynomials and compile what it returns."""
+        stand_ins: dict[str, Poly] = {}  # by the path of the first argument with the same data
+        numbers: dict[Node, int] = {}  # node of a stand-in -> number of its argument
+        replaced: list[Any] = []
+        for _, leaf in call.leaves:
+            if isinstance(leaf, Poly):
+                number = sum(isinstance(r, Poly) for r in replaced)
+                spec = call.key.polynomials[number]
+                if spec.same_as not in stand_ins:
+                    stand_ins[spec.same_as] = Poly.of_node(_stand_in(leaf))
+                    numbers[stand_ins[spec.same_as].node] = number
+                leaf = stand_ins[spec.same_as]
+            replaced.append(leaf)
+        values = build(call.shape, iter(replaced))
+        names = call.key.structure.names if isinstance(call.key.structure, Shape) else ()
+        args = [v for n, v in zip(names, values, strict=True) if isinstance(n, int)]
+        kwargs = {n: v for n, v in zip(names, values, strict=True) if isinstance(n, str)}
+        with capture.capture_body():
+            result = self.fn(*args, **kwargs)
+
+        found: list[tuple[str, Any]] = []
+        shape = flatten(result, "result", found)
+        polys = [leaf for _, leaf in found if isinstance(leaf, Poly)]
+        if not polys:
+            raise RuntimeError(
+                f"ren.jit: function must return at least one Poly, alone or in a container; {_name(self.fn)} returned none"
+            )
+        _draw_now(polys)
+        computed = list(dict.fromkeys(p.node for p in polys if not p.is_realized))
+        sink = Node(Op.SINK, DType.VOID, tuple(computed))
+        started: list[Any] = []
+        program, canonical = compile_sink(sink, options, _listen(started, emit))
+
+        sources = {storage(node): number for node, number in numbers.items() if not is_const(node)}
+        arguments: dict[Node, int] = {}
+        held: dict[Node, Node] = {}
+        for node, named in canonical.items():
+            if node.op is Op.BUFFER and named.arg in program.places:
+                if node in sources:
+                    arguments[named] = sources[node]
+                else:
+                    held[named] = node
+        if self.prune:
+            program = _prune(program, {node.arg for node in arguments}, held)
+            if emit is not None:
+                emit(CompileEnded(program, 0.0))
+        constants = {named.arg: storage_of(node) for named, node in held.items()}
+        replay = Replay(program, [node.arg for node in arguments], constants, self.reuse_outputs)
+        becomes = dict(zip(computed, program.schedule.becomes, strict=True))
+
+        def outcome(leaf: Any) -> tuple[str, Any]:
+            if isinstance(leaf, Poly) and leaf.node in numbers:
+                return "input", numbers[leaf.node]
+            if isinstance(leaf, Poly) and leaf.node in becomes:
+                return "computed", becomes[leaf.node]
+            return "as it is", leaf
+
+        template = Template(shape, tuple(outcome(leaf) for _, leaf in found))
+        return Plan(call.key, call.scalars, replay, template, arguments, held, started[0])
+
+
+def _name(fn: Any) -> str:
+    return getattr(fn, "__qualname__", None) or _name(getattr(fn, "func", None) or type(fn))
+
+
+def _stand_in(argument: Poly) -> Node:
+    """A node of the argument's kind with an identity of its own; a constant stands for itself."""
+    if is_const(argument.node):
+        return argument.node
+    ring = argument.ring
+    source = buffer(BufferId(f"a{next(_stand_ins)}", argument.device, (ring.limbs, ring.n)))
+    return Node(Op.AS_RING, DType.U32, (source,), (ring, argument.domain))
+
+
+def _draw_now(polys: Sequence[Poly]) -> None:
+    """Realize random draws that the results reach through closures: each is drawn once, not at each replay."""
+    sink = Node(Op.SINK, DType.VOID, tuple(p.node for p in polys))
+    draws = [n for n in sink.toposort() if n.op is Op.AS_RING and n.src[0].op is Op.RANDOM]
+    if draws:
+        apply_becomes(realize_nodes(draws, current_options()))
+
+
+def _listen(started: list[Any], emit: Emit | None) -> Emit:
+    """Keep the record of the compilation's start, and pass everything on."""
+
+    def listen(record: Any) -> None:
+        if isinstance(record, CompileStarted):
+            started.append(CompileStarted(record.graph, record.options, True, record.origins))
+        if emit is not None:
+            emit(record)
+
+    return listen
+
+
+def _prune(program: Program, inputs: set[BufferId], held: dict[Node, Node]) -> Program:
+    """Run once what no input reaches, keep its results in `held`, and give the program of the rest."""
+    reached = set(inputs)
+    once: list[ScheduledKernel] = []
+    rest: list[ScheduledKernel] = []
+    for item in program.schedule.items:
+        if reached.intersection(item.inputs):
+            reached.add(item.output)
+            rest.append(item)
+        else:
+            once.append(item)
+    if not once:
+        return program
+    graph, becomes = program.schedule.graph, program.schedule.becomes
+    wanted = {ident for item in rest for ident in item.inputs} | set(outputs(program.schedule))
+    kept = [item.output for item in once if item.output in wanted and item.kind != "view"]
+    kept += [item.inputs[0] for item in once if item.kind == "view" and item.inputs[0] not in kept]
+    setup = Schedule(tuple(once), tuple(buffer(ident) for ident in kept), graph)
+    first = make_exec_units(setup, plan_memory(setup))
+    frame = first.frame()
+    for ident in first.inputs:
+        frame[first.places[ident]] = storage_of(held[buffer(ident)])
+    run_exec_units(first, frame)
+    for ident in kept:
+        if ident not in first.inputs:
+            held[buffer(ident)] = new_buffer(ident.device, ident.shape, frame[first.places[ident]], ident.pinned)
+    views = [item for item in once if item.kind == "view"]  # windows are opened anew over the kept bases
+    remaining = Schedule((*views, *rest), becomes, graph)
+    return make_exec_units(remaining, plan_memory(remaining))
+
+
+@overload
+def jit(fn: Callable[..., Any], *, prune: bool = ..., max_plans: int = ..., reuse_outputs: bool = ...) -> Jit: ...
+@overload
+def jit(
+    fn: None = ..., *, prune: bool = ..., max_plans: int = ..., reuse_outputs: bool = ...
+) -> Callable[[Callable[..., Any]], Jit]: ...
+def jit(
+    fn: Callable[..., Any] | None = None, *, prune: bool = False, max_plans: int = 16, reuse_outputs: bool = False
+) -> Jit | Callable[[Callable[..., Any]], Jit]:
+    """Capture the polynomial computation of a function and replay it on later calls.
+
+    Args:
+        fn: takes and returns polynomials, alone or inside lists, tuples, dicts and dataclasses. Left out, `jit` is a decorator
+            with options.
+        prune: run once, at capture, what depends on no polynomial argument, and keep its results.
+        max_plans: how many plans are kept, least recently used first to go; at least 1.
+        reuse_outputs: write each call's results over those of the call before. This saves memory, and it changes what every
+            polynomial that still depends on an earlier result will give. By default a result that somebody can still reach is
+            never overwritten.
+
+    Plans are told apart by nesting, ring, domain, device and sharing of the polynomials, by the values of constants, by other
+    leaves inside containers, by the identity of other objects, by the active scheme context and by options. Top-level scalars
+    are frozen with a plan: another value, or the same one of another type, raises.
+
+    Raises:
+        TypeError: `fn` can't be called, or is a generator or a coroutine function.
+        ValueError: `max_plans` is below 1.
+        RuntimeError: at a call, if no argument or no result has a Poly, if the body realizes, draws or calls a jitted function,
+            or if a frozen scalar changed. Nothing is kept of a capture that fails.
+    """
+    if fn is None:
+        return functools.partial(jit, prune=prune, max_plans=max_plans, reuse_outputs=reuse_outputs)
+    if not callable(fn):
+        raise TypeError(f"ren.jit takes a function, not {fn!r} of type {type(fn).__name__}")
+    plain = fn
+    while isinstance(plain, functools.partial):
+        plain = plain.func
+    for refused, what in (
+        (inspect.iscoroutinefunction, "a coroutine function"),
+        (inspect.isasyncgenfunction, "an asynchronous generator function"),
+        (inspect.isgeneratorfunction, "a generator function"),
+    ):
+        if refused(plain):
+            raise TypeError(
+                f"ren.jit: {_name(fn)} is {what}, whose body does not run in one piece; "
+                "give a plain function that returns its results"
+            )
+    if max_plans < 1:
+        raise ValueError(f"max_plans is {max_plans}; a jitted function keeps at least 1 plan")
+    return Jit(fn.fn if isinstance(fn, Jit) else fn, prune, max_plans, reuse_outputs)
+
+
+__all__ = ["Jit", "Plan", "jit", "register_key"]

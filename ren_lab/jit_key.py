@@ -1,0 +1,173 @@
+"""What a call of a jitted function must have in common with an earlier one to replay its plan."""
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from ren_lab.ir import const_value, is_const, storage
+from ren_lab.options import Options
+from ren_lab.poly import Poly
+from ren_lab.ring import Domain, RingSpec
+from ren_lab.structure import Leaf, Shape, flatten
+
+_SCALARS = (bool, int, float, complex, str, bytes, type(None), np.generic)
+
+_contributors: list[Callable[[], Any]] = []
+
+
+def register_key(contributor: Callable[[], Any]) -> None:
+    """Let a scheme add to every key: `contributor()` gives its active context, compared by identity, or None."""
+    _contributors.append(contributor)
+
+
+class ById:
+    """An object as part of a key: equal to itself only, and to nothing once it is gone."""
+
+    __slots__ = ("_ident", "_ref")
+
+    def __init__(self, value: Any) -> None:
+        self._ident = id(value)
+        try:
+            self._ref: Callable[[], Any] = weakref.ref(value)
+        except TypeError:  # not every object can be referred to weakly
+            self._ref = lambda: value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ById) and self._ref() is not None and self._ref() is other._ref()
+
+    def __hash__(self) -> int:
+        return hash(self._ident)
+
+    def __repr__(self) -> str:
+        value = self._ref()
+        return "a vanished object" if value is None else f"this {type(value).__name__}"
+
+
+@dataclass(frozen=True, slots=True)
+class PolySpec:
+    """What a polynomial argument contributes to the key.
+
+    `value` is that of a constant, otherwise None. `same_as` is the path of the first argument with the same data.
+    """
+
+    path: str
+    ring: RingSpec
+    domain: Domain
+    device: str
+    value: int | None
+    same_as: str
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The key of a plan: nesting and leaves of the arguments, active scheme contexts, options."""
+
+    structure: Shape | Leaf
+    polynomials: tuple[PolySpec, ...]
+    static: tuple[tuple[str, Any], ...]
+    context: tuple[ById | None, ...]
+    options: tuple[Any, ...]
+
+    def differences(self, other: "Key") -> list[str]:
+        """What sets this key apart from another one, in words."""
+        if self.structure != other.structure:
+            return ["the arguments are nested differently"]
+        found = []
+        for mine, theirs in zip(self.polynomials, other.polynomials, strict=False):
+            for f in fields(PolySpec):
+                a, b = getattr(mine, f.name), getattr(theirs, f.name)
+                if a != b:
+                    what = {"same_as": "first argument with the data", "value": "constant"}.get(f.name, f.name)
+                    found.append(f"{what} of {mine.path} is {_word(a)}, not {_word(b)}")
+        for (path, a), (_, b) in zip(self.static, other.static, strict=False):
+            if a != b:
+                found.append(f"{path} is {_word(a)}, not {_word(b)}")
+        if self.context != other.context:
+            found.append("another scheme context is active")
+        if self.options != other.options:
+            found.append("other options are in force")
+        return found
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], type):
+        value = value[1]
+    if isinstance(value, Domain):
+        return value.name
+    return "none" if value is None else str(value) if isinstance(value, str) else repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The arguments of one call, taken apart: `leaves` are (path, value) in the order of `shape`."""
+
+    shape: Shape | Leaf
+    leaves: tuple[tuple[str, Any], ...]
+    polys: tuple[Poly, ...]
+    scalars: tuple[Any, ...]
+    key: Key
+
+
+def _static(value: Any) -> Any:
+    """A non-polynomial leaf as part of a key: by type and value where it has one, otherwise by identity."""
+    if isinstance(value, float | complex | np.generic):  # 0.0 == -0.0, and nan is no nan
+        return type(value), repr(value)
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return np.ndarray, (value.dtype.str, value.shape, value.tobytes())
+    if isinstance(value, set | bytearray):
+        return type(value), frozenset(value) if isinstance(value, set) else bytes(value)
+    try:
+        hash(value)
+    except TypeError:
+        return type(value), ById(value)
+    return type(value), ById(value) if type(value).__hash__ is object.__hash__ else value
+
+
+def _unscalar(shape: Shape | Leaf) -> Shape | Leaf:
+    return shape.without_originals() if isinstance(shape, Shape) else shape
+
+
+def take_apart(args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Call:
+    """Find the polynomials of a call, compute them, and make the call's key.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    leaves: list[tuple[str, Any]] = []
+    parts = []
+    top: list[int] = []  # where the top-level scalars stand among the leaves
+    named = [(f"argument {i}", a) for i, a in enumerate(args)] + [(f"argument {k}", a) for k, a in kwargs.items()]
+    for path, value in named:
+        if isinstance(value, _SCALARS):
+            top.append(len(leaves))
+        parts.append(flatten(value, path, leaves))
+    polys = [leaf for _, leaf in leaves if isinstance(leaf, Poly)]
+    if not polys:
+        raise RuntimeError("ren.jit: function must receive at least one Poly argument")
+    polys[0].realize(*polys[1:])
+
+    first: dict[Any, str] = {}
+    specs, static = [], []
+    for i, (path, leaf) in enumerate(leaves):
+        if isinstance(leaf, Poly):
+            node = leaf.node
+            value = const_value(node) if is_const(node) else None
+            data = (node, leaf.domain) if value is not None else storage(node)
+            specs.append(PolySpec(path, leaf.ring, leaf.domain, leaf.device, value, first.setdefault(data, path)))
+        elif i not in top:
+            static.append((path, _static(leaf)))
+    shape = Shape(tuple, tuple(range(len(parts))), tuple(parts), None)
+    context = tuple(None if (c := contributor()) is None else ById(c) for contributor in _contributors)
+    names = (*range(len(args)), *kwargs)
+    key = Key(Shape(tuple, names, tuple(map(_unscalar, parts)), None), tuple(specs), tuple(static), context, options.compile_key)
+    return Call(shape, tuple(leaves), tuple(polys), tuple(leaves[i][1] for i in top), key)
+
+
+def same_scalars(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """Whether two tuples of scalars agree in type and value; 2, 2.0 and True are three values, and so are 0.0 and -0.0."""
+    return len(a) == len(b) and all(
+        type(x) is type(y) and (x == y and repr(x) == repr(y) or x is y) for x, y in zip(a, b, strict=True)
+    )
