@@ -118,8 +118,8 @@ class Plan:
     def run(self, arguments: Sequence[Poly], emit: Emit | None) -> Any:
         """Run the program on the polynomial arguments of a call; returns the result in its containers."""
         places = {node: storage(arguments[number].node) for node, number in self.arguments.items()}
-        made = self.replay.run([storage_of(places[buffer(ident)]) for ident in self.replay.inputs], emit)  # type: ignore[arg-type]
-        buffers = {**self.held, **places, **{buffer(ident): node for ident, node in made.items()}}
+        made = self.replay.run([storage_of(held) for held in places.values()], emit)  # type: ignore[arg-type]
+        buffers = {**self.held, **places, **made}
         return self.template.fill(buffers, arguments)  # type: ignore[arg-type]
 
 

@@ -2,12 +2,13 @@
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ren_lab.ir import const_value, is_const, storage
+from ren_lab.ir import const_value, storage
 from ren_lab.options import Options
 from ren_lab.poly import Poly
 from ren_lab.ring import Domain, RingSpec
@@ -46,8 +47,7 @@ class ById:
         return "a vanished object" if value is None else f"this {type(value).__name__}"
 
 
-@dataclass(frozen=True, slots=True)
-class PolySpec:
+class PolySpec(NamedTuple):
     """What a polynomial argument contributes to the key.
 
     `value` is that of a constant, otherwise None. `same_as` is the path of the first argument with the same data.
@@ -61,8 +61,7 @@ class PolySpec:
     same_as: str
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """The key of a plan: nesting and leaves of the arguments, active scheme contexts, options."""
 
     structure: Shape | Leaf
@@ -77,10 +76,9 @@ class Key:
             return ["the arguments are nested differently"]
         found = []
         for mine, theirs in zip(self.polynomials, other.polynomials, strict=False):
-            for f in fields(PolySpec):
-                a, b = getattr(mine, f.name), getattr(theirs, f.name)
+            for name, a, b in zip(PolySpec._fields, mine, theirs, strict=True):
                 if a != b:
-                    what = {"same_as": "first argument with the data", "value": "constant"}.get(f.name, f.name)
+                    what = {"same_as": "first argument with the data", "value": "constant"}.get(name, name)
                     found.append(f"{what} of {mine.path} is {_word(a)}, not {_word(b)}")
         for (path, a), (_, b) in zip(self.static, other.static, strict=False):
             if a != b:
@@ -126,10 +124,6 @@ def _static(value: Any) -> Any:
     return type(value), ById(value) if type(value).__hash__ is object.__hash__ else value
 
 
-def _unscalar(shape: Shape | Leaf) -> Shape | Leaf:
-    return shape.without_originals() if isinstance(shape, Shape) else shape
-
-
 def take_apart(args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Call:
     """Find the polynomials of a call, compute them, and make the call's key.
 
@@ -137,13 +131,13 @@ def take_apart(args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) 
         RuntimeError: there is none.
     """
     leaves: list[tuple[str, Any]] = []
-    parts = []
+    parts: list[Shape | Leaf] = []
     top: list[int] = []  # where the top-level scalars stand among the leaves
-    named = [(f"argument {i}", a) for i, a in enumerate(args)] + [(f"argument {k}", a) for k, a in kwargs.items()]
-    for path, value in named:
+    names = (*range(len(args)), *kwargs) if kwargs else _numbers(len(args))
+    for name, value in zip(names, (*args, *kwargs.values()), strict=True):
         if isinstance(value, _SCALARS):
             top.append(len(leaves))
-        parts.append(flatten(value, path, leaves))
+        parts.append(flatten(value, _path(name), leaves))
     polys = [leaf for _, leaf in leaves if isinstance(leaf, Poly)]
     if not polys:
         raise RuntimeError("ren.jit: function must receive at least one Poly argument")
@@ -154,16 +148,26 @@ def take_apart(args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) 
     for i, (path, leaf) in enumerate(leaves):
         if isinstance(leaf, Poly):
             node = leaf.node
-            value = const_value(node) if is_const(node) else None
-            data = (node, leaf.domain) if value is not None else storage(node)
-            specs.append(PolySpec(path, leaf.ring, leaf.domain, leaf.device, value, first.setdefault(data, path)))
+            held = storage(node)
+            value = const_value(node) if held is None else None
+            same_as = first.setdefault(node if held is None else held, path)
+            specs.append(PolySpec(path, leaf.ring, leaf.domain, leaf.device, value, same_as))
         elif i not in top:
             static.append((path, _static(leaf)))
-    shape = Shape(tuple, tuple(range(len(parts))), tuple(parts), None)
-    context = tuple(None if (c := contributor()) is None else ById(c) for contributor in _contributors)
-    names = (*range(len(args)), *kwargs)
-    key = Key(Shape(tuple, names, tuple(map(_unscalar, parts)), None), tuple(specs), tuple(static), context, options.compile_key)
-    return Call(shape, tuple(leaves), tuple(polys), tuple(leaves[i][1] for i in top), key)
+    context = tuple([None if (c := contributor()) is None else ById(c) for contributor in _contributors])
+    kept = tuple([part.without_originals() if isinstance(part, Shape) else part for part in parts])
+    key = Key(Shape(tuple, names, kept, None), tuple(specs), tuple(static), context, options.compile_key)
+    return Call(Shape(tuple, names, tuple(parts), None), tuple(leaves), tuple(polys), tuple([leaves[i][1] for i in top]), key)
+
+
+@lru_cache(maxsize=1024)
+def _path(name: int | str) -> str:
+    return f"argument {name}"
+
+
+@lru_cache(maxsize=256)
+def _numbers(count: int) -> tuple[int, ...]:
+    return tuple(range(count))
 
 
 def same_scalars(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:

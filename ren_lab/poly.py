@@ -228,8 +228,7 @@ class Poly:
         Exact for one modulus; for several, each coefficient is within 1 of the exact rounding. The domain stays.
         `ValueError` if a modulus is not one of the ring's, or if none would be left.
         """
-        dropped = (moduli,) if isinstance(moduli, int | np.integer) else tuple(moduli)
-        dropped = tuple(_integer(m, "a modulus") for m in dropped)
+        dropped = tuple(_integer(m, "a modulus") for m in (moduli if isinstance(moduli, Iterable) else (moduli,)))
         if not dropped:
             return self
         self.ring.without(dropped)  # raises what is wrong with them

@@ -17,7 +17,7 @@ from ren_lab.backends import backend
 from ren_lab.engine.storage import new_buffer
 from ren_lab.engine.units import ExecUnit, Program, outputs, run_exec_units
 from ren_lab.events import Emit
-from ren_lab.ir import BufferId, Node
+from ren_lab.ir import BufferId, Node, buffer
 
 _KEPT_WORKSPACES = 4
 _KEPT_OUTPUTS = 4
@@ -120,6 +120,7 @@ class Replay:
         self.program = program
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs(program.schedule))
+        self._output_nodes = tuple(map(buffer, self.outputs))
         self._constants = {program.places[ident]: storage for ident, storage in constants.items() if ident in program.places}
         self._input_places = [program.places.get(ident) for ident in self.inputs]
         self._output_places = [program.places[ident] for ident in self.outputs]
@@ -139,16 +140,20 @@ class Replay:
         """What runs the plan: "graph" of the backend, or the "flat" list of calls."""
         return "graph" if self._graph else "flat"
 
-    def run(self, storages: Sequence[Any], emit: Emit | None = None) -> dict[BufferId, Node]:
-        """Run on input storages, one per entry of `inputs`; returns a BUFFER node for each output."""
+    def run(self, storages: Sequence[Any], emit: Emit | None = None) -> dict[Node, Node]:
+        """Run on input storages, one per entry of `inputs`.
+
+        Returns:
+            for the BUFFER node of each output in the program, the BUFFER node that holds it now.
+        """
         if self._reuse:
             with self._lock:  # one set of outputs, so one run at a time
                 return self._run_reusing(storages, emit)
         filled = [pool.take() for pool in self._pools]
         self._fill(storages, filled, emit)
-        return {i: pool.give(s) for i, pool, s in zip(self.outputs, self._pools, filled, strict=True)}
+        return {n: pool.give(s) for n, pool, s in zip(self._output_nodes, self._pools, filled, strict=True)}
 
-    def _run_reusing(self, storages: Sequence[Any], emit: Emit | None) -> dict[BufferId, Node]:
+    def _run_reusing(self, storages: Sequence[Any], emit: Emit | None) -> dict[Node, Node]:
         if self._fixed is None:
             self._fixed_storage = [backend(i.device).allocate(i.shape) for i in self.outputs]
         guarded = []
@@ -164,7 +169,7 @@ class Replay:
             self._fixed = [
                 new_buffer(i.device, i.shape, s, i.pinned) for i, s in zip(self.outputs, self._fixed_storage, strict=True)
             ]
-        return dict(zip(self.outputs, self._fixed, strict=True))
+        return dict(zip(self._output_nodes, self._fixed, strict=True))
 
     def _fill(self, storages: Sequence[Any], filled: Sequence[Any], emit: Emit | None) -> None:
         with self._lock:

@@ -54,11 +54,12 @@ def _forced(order: list[Node], sink: Node) -> dict[Node, Boundary]:
             need(node, "conversion")
         elif node.op is Op.AS_RING and node.src[0].op is Op.RANDOM:
             need(node, "random draw")
+    views = [o for o in sink.src if is_view(o) and not is_const(o.src[0])]
     for output in sink.src:
-        if is_view(output) and not is_const(output.src[0]):
-            need(output.src[0], "base of a view")
-        elif output.op is not Op.CONTIGUOUS:
+        if output.op is not Op.CONTIGUOUS and output not in views:
             need(output, "output")
+    for view in views:
+        need(view.src[0], "base of a view")
     return roots
 
 
