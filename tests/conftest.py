@@ -1,0 +1,35 @@
+"""What all tests share: the verifier is on, property tests have no deadline, and what a test needs is there or it is skipped."""
+
+import os
+import shutil
+
+import pytest
+from hypothesis import settings
+
+# Before anything reads the options, and inherited by every process that a test starts.
+os.environ.setdefault("REN_VERIFY", "1")
+
+settings.register_profile("untimed", deadline=None, print_blob=True)
+settings.load_profile("untimed")
+
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Path of a Chromium to drive; tests that ask for it are skipped where there is none."""
+    path = next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
+    if path is None:
+        pytest.skip("no Chromium on the PATH")
+    return path
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test marked `device(name)` where that device is not available."""
+    for mark in item.iter_markers("device"):
+        from ren_lab.backends import devices
+
+        wanted = mark.args[0].partition(":")[0]
+        found = {device.name: device for device in devices()}[wanted]
+        if not found.available:
+            pytest.skip(f"device {wanted} is not available: {found.description}")
