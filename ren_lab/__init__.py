@@ -10,6 +10,8 @@ x, y = Poly([1, 2, 3], ring), Poly([4, 5], ring)
 (x * y + 1).tolist()       # and the value
 """
 
+import importlib
+import sys
 from typing import Any
 
 from ren_lab import events
@@ -31,6 +33,18 @@ def _explain(nodes: list[Any]) -> Any:
 
 events.install_hook("explain", _explain)
 
+def load_ipython_extension(ip: Any) -> None:
+    """`%load_ext ren_lab`: the magics `%%ren_trace` and `%ren_devices`."""
+    from ren_lab.lens.magics import register_magics
+
+    register_magics(ip)
+
+
+if "IPython" in sys.modules:  # in a notebook, the engine's objects show themselves
+    from ren_lab.lens.display import register_displays
+
+    register_displays()
+
 _LAZY = {"trace": "ren_lab.lens", "lens": "ren_lab.lens"}
 
 
@@ -38,8 +52,6 @@ def __getattr__(name: str) -> Any:
     """What looks at the machines is imported when it is first asked for, so that `import ren_lab` stays light."""
     if name not in _LAZY:
         raise AttributeError(f"module 'ren_lab' has no attribute {name!r}")
-    import importlib
-
     module = importlib.import_module(_LAZY[name])
     return module if name == "lens" else getattr(module, name)
 
