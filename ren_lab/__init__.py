@@ -31,7 +31,14 @@ def _explain(nodes: list[Any]) -> Any:
     return explain(nodes, current())
 
 
+def _explain_plan(plan: Any) -> Any:
+    from ren_lab.lens import explain_plan
+
+    return explain_plan(plan)
+
+
 events.install_hook("explain", _explain)
+events.install_hook("explain_plan", _explain_plan)
 
 def load_ipython_extension(ip: Any) -> None:
     """`%load_ext ren_lab`: the magics `%%ren_trace` and `%ren_devices`."""

@@ -27,7 +27,7 @@ from ren_lab.engine import (
     storage_of,
 )
 from ren_lab.engine.replay import Replay
-from ren_lab.events import CompileEnded, CompileStarted, Emit, JitCalled, emitter
+from ren_lab.events import CompileEnded, CompileStarted, Emit, JitCalled, emitter, hook
 from ren_lab.ir import BufferId, DType, Node, Op, buffer, is_const, storage
 from ren_lab.jit_key import Call, Key, register_key, same_scalars, take_apart
 from ren_lab.memory import MemoryPlan
@@ -36,7 +36,7 @@ from ren_lab.options import current as current_options
 from ren_lab.poly import Poly, apply_becomes
 from ren_lab.schedule import Schedule, ScheduledKernel
 from ren_lab.schedule.build_becomes_map import view_of
-from ren_lab.structure import Leaf, Shape, build, flatten
+from ren_lab.structure import Companion, Leaf, Shape, build, flatten
 
 _stand_ins = itertools.count()
 
@@ -45,14 +45,15 @@ _stand_ins = itertools.count()
 class Template:
     """How a result is put together.
 
-    `leaves` are ("computed", canonical node), ("input", number of the polynomial argument), or ("as it is", object).
+    `leaves` are ("computed", canonical node), ("input", number of the polynomial argument), ("companion", object), which is
+    asked for its value at each replay, or ("as it is", object).
     """
 
     shape: Shape | Leaf
     leaves: tuple[tuple[str, Any], ...]
 
-    def fill(self, buffers: Mapping[Node, Node], arguments: Sequence[Poly]) -> Any:
-        """A fresh result; `buffers` takes canonical BUFFER nodes to what stands for them in this run."""
+    def fill(self, buffers: Mapping[Node, Node], arguments: Sequence[Poly], companions: Mapping[Companion, Companion]) -> Any:
+        """A fresh result; `buffers` takes canonical BUFFER nodes to what stands for them in this run, `companions` stand-ins."""
 
         def leaves() -> Iterator[Any]:
             for kind, what in self.leaves:
@@ -60,6 +61,8 @@ class Template:
                     yield Poly.of_node(_bound(what, buffers))
                 elif kind == "input":
                     yield Poly.of_node(arguments[what].node)
+                elif kind == "companion":
+                    yield what.given(companions)
                 else:
                     yield what
 
@@ -81,18 +84,21 @@ class Plan:
     """A captured call.
 
     Attributes:
+        function: the name of the function.
         key: what another call must match.
         scalars: the top-level scalar arguments, which are frozen.
         hits: how many calls it has served after the one that made it.
     """
 
-    key: Key
+    function: str
+    key: Key = field(repr=False)
     scalars: tuple[Any, ...]
     replay: Replay = field(repr=False)
     template: Template = field(repr=False)
     arguments: dict[Node, int] = field(repr=False)  # canonical BUFFER -> number of the polynomial argument
     held: dict[Node, Node] = field(repr=False)  # canonical BUFFER -> a buffer that belongs to the plan or to a closure
     started: CompileStarted = field(repr=False)
+    companions: tuple[Companion, ...] = field(repr=False)  # what stood for the arguments' ones during the capture
     hits: int = 0
 
     @property
@@ -115,12 +121,18 @@ class Plan:
         """Live ranges and arenas."""
         return self.program.memory
 
-    def run(self, arguments: Sequence[Poly], emit: Emit | None) -> Any:
-        """Run the program on the polynomial arguments of a call; returns the result in its containers."""
+    def explain(self) -> Any:
+        """The `Trace` of the plan: passes, schedule, kernels and memory."""
+        return hook("explain_plan")(self)
+
+    def run(self, call: Call, emit: Emit | None) -> Any:
+        """Run the program on the arguments of a call; returns the result in its containers."""
+        arguments = call.polys
         places = {node: storage(arguments[number].node) for node, number in self.arguments.items()}
         made = self.replay.run([storage_of(held) for held in places.values()], emit)  # type: ignore[arg-type]
         buffers = {**self.held, **places, **made}
-        return self.template.fill(buffers, arguments)  # type: ignore[arg-type]
+        companions = dict(zip(self.companions, call.companions, strict=True))
+        return self.template.fill(buffers, arguments, companions)  # type: ignore[arg-type]
 
 
 class Jit:
@@ -166,10 +178,8 @@ class Jit:
                 self._plans.move_to_end(call.key)
             why = "" if plan is not None or emit is None else self._why(call.key)
         if plan is None:
-            if emit is not None:
-                emit(JitCalled(_name(self.fn), False, why))
-            plan = self._capture(call, options, emit)
-            result = plan.run(call.polys, emit)
+            plan = self._capture(call, options, emit, why)
+            result = plan.run(call, emit)
             with self._lock:
                 self._plans[call.key] = plan
                 while len(self._plans) > self.max_plans:
@@ -185,7 +195,7 @@ class Jit:
             emit(JitCalled(_name(self.fn), True, f"served {plan.hits} time{'s' * (plan.hits != 1)} from its plan"))
             emit(plan.started)
             emit(CompileEnded(plan.program, 0.0))
-        return plan.run(call.polys, emit)
+        return plan.run(call, emit)
 
     def _why(self, key: Key) -> str:
         nearest = min((key.differences(known) for known in self._plans), key=len, default=None)
@@ -193,7 +203,7 @@ class Jit:
             return "no plan yet"
         return "; ".join(nearest) or "an object among the arguments is another one"
 
-    def _capture(self, call: Call, options: Options, emit: Emit | None) -> Plan:
+    def _capture(self, call: Call, options: Options, emit: Emit | None, why: str) -> Plan:
         """Run the function on stand-ins for its polynomials and compile what it returns."""
         stand_ins: dict[str, Poly] = {}  # by the path of the first argument with the same data
         numbers: dict[Node, int] = {}  # node of a stand-in -> number of its argument
@@ -206,6 +216,8 @@ class Jit:
                     stand_ins[spec.same_as] = Poly.of_node(_stand_in(leaf))
                     numbers[stand_ins[spec.same_as].node] = number
                 leaf = stand_ins[spec.same_as]
+            elif isinstance(leaf, Companion):
+                leaf = leaf.stand_in()
             replaced.append(leaf)
         values = build(call.shape, iter(replaced))
         names = call.key.structure.names if isinstance(call.key.structure, Shape) else ()
@@ -225,6 +237,8 @@ class Jit:
         computed = list(dict.fromkeys(p.node for p in polys if not p.is_realized))
         sink = Node(Op.SINK, DType.VOID, tuple(computed))
         started: list[Any] = []
+        if emit is not None:
+            emit(JitCalled(_name(self.fn), False, why))
         program, canonical = compile_sink(sink, options, _listen(started, emit))
 
         sources = {storage(node): number for node, number in numbers.items() if not is_const(node)}
@@ -249,10 +263,11 @@ class Jit:
                 return "input", numbers[leaf.node]
             if isinstance(leaf, Poly) and leaf.node in becomes:
                 return "computed", becomes[leaf.node]
-            return "as it is", leaf
+            return "companion" if isinstance(leaf, Companion) else "as it is", leaf
 
         template = Template(shape, tuple(outcome(leaf) for _, leaf in found))
-        return Plan(call.key, call.scalars, replay, template, arguments, held, started[0])
+        companions = tuple([leaf for leaf in replaced if isinstance(leaf, Companion)])
+        return Plan(_name(self.fn), call.key, call.scalars, replay, template, arguments, held, started[0], companions)
 
 
 def _name(fn: Any) -> str:

@@ -12,7 +12,7 @@ from ren_lab.ir import const_value, storage
 from ren_lab.options import Options
 from ren_lab.poly import Poly
 from ren_lab.ring import Domain, RingSpec
-from ren_lab.structure import Leaf, Shape, flatten
+from ren_lab.structure import Companion, Leaf, Shape, flatten
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), np.generic)
 
@@ -108,6 +108,11 @@ class Call:
     scalars: tuple[Any, ...]
     key: Key
 
+    @property
+    def companions(self) -> tuple[Companion, ...]:
+        """The metadata among the leaves that is recomputed at each replay."""
+        return tuple([leaf for _, leaf in self.leaves if isinstance(leaf, Companion)])
+
 
 def _static(value: Any) -> Any:
     """A non-polynomial leaf as part of a key: by type and value where it has one, otherwise by identity."""
@@ -152,7 +157,7 @@ def take_apart(args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) 
             value = const_value(node) if held is None else None
             same_as = first.setdefault(node if held is None else held, path)
             specs.append(PolySpec(path, leaf.ring, leaf.domain, leaf.device, value, same_as))
-        elif i not in top:
+        elif i not in top and not isinstance(leaf, Companion):
             static.append((path, _static(leaf)))
     context = tuple([None if (c := contributor()) is None else ById(c) for contributor in _contributors])
     kept = tuple([part.without_originals() if isinstance(part, Shape) else part for part in parts])

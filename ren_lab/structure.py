@@ -18,6 +18,24 @@ class Leaf(NamedTuple):
     path: str
 
 
+class Companion:
+    """Metadata beside polynomials that is no part of what a computation depends on, such as an estimate of noise.
+
+    It is a leaf, but not part of a captured call's key. While a function is captured, it gets the `stand_in()` of each companion
+    among its arguments; at every replay, those of the result tell their value `given` the arguments' real ones.
+    """
+
+    __slots__ = ()
+
+    def stand_in(self) -> "Companion":
+        """A fresh object that takes this one's place during a capture."""
+        raise NotImplementedError
+
+    def given(self, values: "Mapping[Companion, Companion]") -> "Companion":
+        """This value, computed again with `values` in the place of stand-ins."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """A container: its type, the names or keys of its parts in order, and a shape or a leaf for each of them.

@@ -53,6 +53,7 @@ def galois_element(k: int, n: int) -> int:
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
+    """The array itself, closed for writing, so that it can be shared by all who ask for it."""
     array.flags.writeable = False
     return array
 

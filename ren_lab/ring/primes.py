@@ -41,7 +41,7 @@ def is_prime(p: int) -> bool:
 def _is_prime(p: int) -> bool:
     if p >= 3317044064679887385961981:
         raise ValueError(f"p is {p}, but primality is decided below 3317044064679887385961981 only; pass a smaller p")
-    bases = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
+    bases: tuple[int, ...] = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
     if p < 2 or any(p % b == 0 for b in bases):
         return p in bases
     shift = ((p - 1) & (1 - p)).bit_length() - 1
@@ -106,6 +106,7 @@ def _friendly_primes(n: int, low: int, high: int) -> Iterator[int]:
 
 
 def checked_degree(n: Any) -> int:
+    """`n` as an int, if it is the degree of a ring; TypeError or ValueError otherwise."""
     n = integer(n, "n")
     if not 2 <= n <= MAX_DEGREE or n & (n - 1):
         raise ValueError(
@@ -116,6 +117,7 @@ def checked_degree(n: Any) -> int:
 
 
 def check_modulus(p: int, n: int) -> None:
+    """ValueError, with the rule that is broken, unless `p` is a modulus for rings of degree `n`."""
     remedy = f"find_primes({n}, bits, count) lists suitable moduli"
     if p >= MAX_MODULUS:
         raise ValueError(f"modulus {p} is too large: moduli must be below 2^31 = {MAX_MODULUS}; {remedy}")

