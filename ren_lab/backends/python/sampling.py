@@ -44,7 +44,7 @@ class Generator:
 
     def _renew(self) -> None:
         self._lock = Lock()
-        self._left = 0
+        self._left = -1  # no key yet, even for no words
 
     def _next_key(self) -> bytes:
         return secrets.token_bytes(32)
@@ -253,7 +253,7 @@ def _exp_minus(y: Fraction) -> int:
     """exp(-y) * 2^256 for y >= 0, with an error below 2^-240 after scaling."""
     if y > 256:
         return 0  # exp(-256) < 2^-369
-    halvings = max(0, int(y).bit_length() + 1)
+    halvings = int(y).bit_length() + 1
     x = (y.numerator << _BITS + 64) // (y.denominator << halvings)  # y / 2^halvings <= 1/2, with 64 more bits
     total = term = 1 << _BITS + 64
     k = 1
@@ -270,8 +270,8 @@ def _exp_minus(y: Fraction) -> int:
 def gaussian_thresholds(sigma: float) -> np.ndarray:
     """uint64[2T], read-only: entry i is 2^64 * P(X <= i - T), rounded, for the discrete Gaussian X cut at |X| <= T.
 
-    T is the least bound with P(|X| > T) < 2^-64. Computed in integers, with exp(-x^2 / (2 sigma^2)) to 240 bits. A draw is
-    the number of thresholds that are not above a uniform 64-bit integer, minus T.
+    T is the least bound with P(|X| > T) < 2^-64. A draw is the number of thresholds that are not above a uniform 64-bit
+    integer, minus T. Computed in integers, each exp(-x^2 / (2 sigma^2)) to more than 200 bits.
     """
     y = 1 / (2 * Fraction(sigma) ** 2)
     density, ratio, step = [1 << _BITS], _exp_minus(y), _exp_minus(2 * y)

@@ -10,7 +10,7 @@ make it fast where every step is a NumPy call on a whole array:
   are contiguous, which is where NumPy runs at full speed.
 * Values stay unreduced, signed, in 64 bits. `constmul` multiplies any |y| up to `operand_limit(p)` and returns the
   centred residue, so a stage adds at most (p-1)/2 to the bound of the values. Below 2^29 no reduction is ever needed
-  on the way, below 2^30 none up to n = 2^14, and close to 2^31 one of half the values every third stage.
+  on the way, below 2^30 none up to n = 2^13, and close to 2^31 one of half the values every third stage.
 
 Limbs of small rings are transformed together: a group of G limbs is laid out as [n, G], the stages then leave it as
 [G, n]. The inverse evaluates the polynomial whose coefficients are the n values at the powers of psi^-2: it is the same
@@ -25,8 +25,8 @@ import numpy as np
 from ren_lab.backends.python import constmul
 from ren_lab.ring import RingSpec, bit_reversal, root_powers
 
-_GROUP = 4096
-"""Limbs are transformed together up to so many values."""
+_GROUP = 8192
+"""Limbs of rings up to a quarter of it are transformed together up to so many values; larger ones are long enough alone."""
 _TILE = 2048
 """Factors of a stage are repeated to at least so many entries, so that a call works on rows of that length."""
 
@@ -141,7 +141,7 @@ def _network(n: int, primes: tuple[int, ...], inverse: bool) -> _Network:
 @lru_cache(maxsize=512)
 def _groups(ring: RingSpec, inverse: bool) -> tuple[tuple[slice, _Network], ...]:
     """The groups of limbs that are transformed together; rings with a common prefix of moduli share most networks."""
-    size = max(1, _GROUP // ring.n)
+    size = _GROUP // ring.n if 4 * ring.n <= _GROUP else 1
     starts = range(0, ring.limbs, size)
     return tuple([(slice(i, i + size), _network(ring.n, ring.moduli[i : i + size], inverse)) for i in starts])
 
