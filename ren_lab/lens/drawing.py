@@ -3,12 +3,14 @@
 The style sheet that goes with it is made from the theme, so the pictures look like those of the layout program.
 """
 
+import re
 from collections.abc import Mapping
 from functools import cache
-from html import escape
+from html import escape, unescape
+from typing import Any
 
 from ren_lab.lens import theme
-from ren_lab.lens.layout import Layout, Place, Point, lines_of
+from ren_lab.lens.layout import Layout, Place, Point, hubs, lines_of
 from ren_lab.lens.picture import Edge, GraphView, Vertex
 
 _FILL = {"muted": "var(--ren-background)"}
@@ -18,7 +20,8 @@ def draw(view: GraphView, layout: Layout, title: str = "") -> str:
     """The picture of a graph at the places of a layout."""
     layout = layout.covering(view)
     title = title or view.title
-    edges = "".join(_edge(edge, layout) for edge in view.edges)
+    common = hubs(view)
+    edges = "".join(_edge(edge, layout, edge.source in common) for edge in view.edges)
     vertices = "".join(_vertex(vertex, layout.places[vertex.key]) for vertex in view.vertices)
     return f"{open_svg(layout.width, layout.height, title)}{edges}{vertices}</svg>"
 
@@ -85,7 +88,7 @@ def _shape(shape: str, w: float, h: float) -> str:
     return f'<rect class="s" x="{-w:g}" y="{-h:g}" width="{2 * w:g}" height="{2 * h:g}" rx="6"/>'
 
 
-def _edge(edge: Edge, layout: Layout) -> str:
+def _edge(edge: Edge, layout: Layout, faint: bool) -> str:
     source, target = layout.places[edge.source], layout.places[edge.target]
     points = layout.routes.get((edge.source, edge.target)) or _straight(source, target)
     (x0, y0), *rest = points
@@ -94,12 +97,14 @@ def _edge(edge: Edge, layout: Layout) -> str:
     length = max(((bx - ax) ** 2 + (by - ay) ** 2) ** 0.5, 1e-6)
     ux, uy = (bx - ax) / length, (by - ay) / length
     head = f"M{bx:g},{by:g}l{-7 * ux + 3 * uy:.1f},{-7 * uy - 3 * ux:.1f}l{-6 * uy:.1f},{6 * ux:.1f}z"
-    classes = f"e {edge.kind}{' gone' if edge.removed else ''}"
+    classes = f"e {edge.kind}{' gone' if edge.removed else ''}{' faint' if faint else ''}"
     ends = f'data-ends="{escape(edge.source)} {escape(edge.target)}"'
     label = ""
     if edge.label:
-        mx, my = points[len(points) // 2]
-        label = f'<text x="{mx + 4:g}" y="{my:g}">{escape(edge.label)}</text>'
+        middle = 3 * ((len(points) - 1) // 6)
+        (ax, ay), (bx, by), (cx, cy), (dx, dy) = points[middle : middle + 4]
+        x, y = (ax + 3 * bx + 3 * cx + dx) / 8, (ay + 3 * by + 3 * cy + dy) / 8
+        label = f'<text x="{x + 4:.1f}" y="{y + 3:.1f}">{escape(edge.label)}</text>'
     return f'<g class="{classes}" {ends}><path d="{curve}"/><path class="h" d="{head}"/>{label}</g>'
 
 
@@ -126,10 +131,11 @@ def style_sheet() -> str:
         ".ren-graph text.o{font-size:12px;font-weight:bold}",
         ".ren-graph .e path{fill:none;stroke:var(--ren-muted);stroke-width:.9}",
         ".ren-graph .e path.h{fill:var(--ren-muted);stroke:none}",
-        ".ren-graph .e text{text-anchor:start;fill:var(--ren-muted)}",
+        ".ren-graph .e text{text-anchor:start;fill:var(--ren-muted);paint-order:stroke;stroke:var(--ren-background);stroke-width:3}",
         ".ren-graph .ordering path{stroke-dasharray:1.5 2.5}.ren-graph .device path{stroke-width:3}",
         ".ren-graph .gone path{stroke:var(--ren-grey);stroke-dasharray:4 3}.ren-graph .gone path.h{fill:var(--ren-grey)}",
-        ".ren-graph .v{cursor:pointer}.ren-graph .i{fill:none}.ren-graph .s.none{stroke:none}",
+        ".ren-graph .faint{opacity:.3}",
+        ".ren-graph .v{cursor:pointer}.ren-graph .i{fill:none}",
     ]
     for name, style in theme.ROLES.items():
         fill = _FILL.get(style.colour, var(f"{style.colour}_tint"))
@@ -138,6 +144,7 @@ def style_sheet() -> str:
         out.append(f".ren-graph .role-{name} .s{{fill:{fill};{pen}{dash}}}")
         if style.border == "double":
             out.append(f".ren-graph .role-{name} .i{{{pen}}}")
+    out.append(".ren-graph .v .s.none{stroke:none;fill:none}")
     for name, mark in theme.MARKS.items():
         out.append(f".ren-graph .mark-{name} .s{{fill:{var(f'{mark.colour}_tint')}}}")
         out.append(f".ren-graph .mark-{name} .b rect{{fill:{var(mark.colour)}}}")
@@ -146,14 +153,49 @@ def style_sheet() -> str:
         out.append(f".ren-graph .mark-{name} .b text{{fill:{ink};font-weight:bold;font-size:13px}}")
         if mark.struck:
             out.append(f".ren-graph .mark-{name}>text{{text-decoration:line-through}}.ren-graph .mark-{name} .s{{stroke-dasharray:5 3}}")
+    now = "stroke:var(--ren-vermillion);stroke-width:3.5;stroke-dasharray:none"
+    out += [
+        # states of a stepper
+        ".ren-graph .later{opacity:.38}",
+        f".ren-graph .v.now .s{{{now}}}.ren-graph .v.sel .s{{stroke:var(--ren-ink);stroke-width:3.5}}",
+        ".ren-graph .v.hit .s{stroke:var(--ren-vermillion);stroke-width:3;stroke-dasharray:2 2}",
+        ".ren-graph .v.reads .s{stroke:var(--ren-ink);stroke-width:2.4}",
+        ".ren-graph .v.writes .s{stroke:var(--ren-vermillion);stroke-width:2.8}",
+        # arenas and rings
+        ".ren-arena .v{opacity:.4}.ren-arena .v.live{opacity:1}",
+        ".ren-graph .axis,.ren-graph .bound{fill:none;stroke:var(--ren-muted);stroke-width:1}.ren-graph .bound{stroke-dasharray:6 4}",
+        ".ren-graph .cursor rect{fill:var(--ren-vermillion);opacity:.16}.ren-graph .cursor path{stroke:var(--ren-vermillion);stroke-width:2}",
+        ".ren-graph .track,.ren-graph .arc{fill:none;stroke-width:9}.ren-graph .track{stroke:var(--ren-rule)}",
+        ".ren-graph .full{stroke-dasharray:.02 .01!important;stroke:var(--ren-vermillion)!important}",
+        ".ren-graph .line{fill:none;stroke-width:1.6}",
+    ]
+    for ring, colour in enumerate(theme.RING_COLOURS):
+        out.append(f".ren-graph .ring-{ring} .arc,.ren-graph .line.ring-{ring}{{stroke:{var(colour)}}}")
     return "\n".join(out)
 
 
-def classed(svg: str, classes: Mapping[str, str]) -> str:
-    """The picture with more classes on some of its vertices: what a stepper's script does, for pictures without scripts."""
-    for key, more in classes.items():
-        svg = svg.replace(f'" data-key="{escape(key)}"', f' {more}" data-key="{escape(key)}"', 1)
-    return svg
+def patched(svg: str, patch: Mapping[str, Mapping[str, Any]]) -> str:
+    """A picture with a frame's patch applied: what a stepper's script does, for places without scripts."""
+
+    def change(match: re.Match[str]) -> str:
+        changes = patch.get(unescape(match[2]))
+        if not changes:
+            return match[0]
+        tag, words = match[1], match[3]
+        for name, value in changes.items():
+            told = escape(str(value))
+            if name == "text":
+                words = told
+            elif name == "class":
+                old = re.search(r' class="([^"]*)"', tag)
+                tag = tag.replace(old[0], f' class="{old[1]} {told}"') if old else f'{tag[:-1]} class="{told}">'
+            else:
+                tag = re.sub(rf' {name}="[^"]*"', "", tag)
+                closed = tag.endswith("/>")
+                tag = f'{tag.removesuffix("/>").removesuffix(">")} {name}="{told}"{"/>" if closed else ">"}'
+        return tag + words
+
+    return re.sub(r'(<\w+[^>]* data-key="([^"]*)"[^>]*>)([^<]*)', change, svg)
 
 
-__all__ = ["classed", "draw", "open_svg", "style_sheet"]
+__all__ = ["draw", "open_svg", "patched", "style_sheet"]

@@ -280,7 +280,8 @@ class _Picture:
         """What a group is called: the kernel, the transform or the output that it ends in, or else the lines it comes from."""
         first, last = group.roots[0], group.root
         if first is last and last.op in _ENDS_GROUP or not (lines := self.lines(group.roots)):
-            return _title(last) if first is last else f"{_title(first)} to {_title(last).removeprefix('STORE ')}"
+            begin, end = _title(first), _title(last)
+            return end if begin == end else f"{begin} to {end.removeprefix('STORE ')}"
         (file, _, _), (last_file, _, last_line) = lines[0].rpartition(":"), lines[-1].rpartition(":")
         return lines[0] if len(lines) == 1 else f"{lines[0]} to {last_line if file == last_file else lines[-1]}"
 
@@ -402,10 +403,15 @@ def _arg_text(arg: Any, known: dict[Any, str]) -> str:
 
 
 def edge_kind(source: Node, target: Node) -> str:
-    """ "ordering" where no value flows: after a store, and from a buffer to the store that fills it; else data, or devices."""
+    """What goes along an edge: data (within a device or across), a position, or nothing but order.
+
+    Nothing flows out of a store, nor from a buffer to the store that fills it.
+    """
     filled = target.op in (Op.STORE, Op.KERNEL, Op.AFTER) and source is target.src[0]
     if source.dtype is DType.VOID or filled:
         return "ordering"
+    if _is_index(source):
+        return "index"
     crosses = target.op is Op.COPY and source.device is not None and source.device != target.device
     return "device" if crosses else "data"
 

@@ -1,18 +1,19 @@
 """Where the vertices of several pictures stand, so that a vertex keeps its place from one picture to the next.
 
-The union of the pictures is laid out once: everything that has the same key stands in the same place in all of them. The
-layout program of `dot` does the work; where there is none, layers by longest path and barycentres (K. Sugiyama, S. Tagawa and
+The union of some pictures is laid out once: everything that has the same key stands in the same place in all of them. A long
+chain of pictures is cut where the union would leave any of them mostly empty. The layout program of `dot` does the work; where there is none, layers by longest path and barycentres (K. Sugiyama, S. Tagawa and
 M. Toda, "Methods for visual understanding of hierarchical system structures", 1981) give a plainer picture.
 """
 
 import shlex
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ren_lab.lens import dot, theme
-from ren_lab.lens.picture import Edge, GraphView, Vertex
+from ren_lab.lens.picture import GraphView, Vertex
 
 Point = tuple[float, float]
 Ends = tuple[str, str]
@@ -21,6 +22,9 @@ LABEL_LENGTH = 34  # characters of a label's line; the rest is in the details
 _GAP_X, _GAP_Y = 16.0, 26.0  # pixels between vertices
 _PAD = 10.0
 _SWEEPS = 6
+_ROOM = 2.4  # a shared layout has at most so many places for each vertex of any picture
+_FEW_READERS = 3
+_FAN = 6  # vertices side by side under one
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +113,10 @@ def lay_out(views: Iterable[GraphView]) -> Layout:
             wide, high = size(vertex)
             known = sizes.get(vertex.key, (0.0, 0.0))
             sizes[vertex.key] = max(wide, known[0]), max(high, known[1])
+        common = hubs(view)
         for edge in view.edges:
-            ends.setdefault(_ends(edge))
+            if edge.source not in common:
+                ends.setdefault((edge.source, edge.target))
     if not sizes:
         return Layout({}, {}, 2 * _PAD, 2 * _PAD)
     program = dot.find_layout_program()
@@ -122,8 +128,26 @@ def lay_out(views: Iterable[GraphView]) -> Layout:
     return layered(sizes, list(ends))
 
 
-def _ends(edge: Edge) -> Ends:
-    return edge.source, edge.target
+def lay_out_chain(views: Sequence[GraphView]) -> list[Layout]:
+    """A layout for each picture of a chain; neighbours share one as long as that leaves none of them mostly empty."""
+    layouts: list[Layout] = []
+    stretch: list[GraphView] = []
+    keys: set[str] = set()
+    for view in views:
+        here = {vertex.key for vertex in view.vertices}
+        smallest = min(len(here), *(len(known.vertices) for known in stretch)) if stretch else len(here)
+        if stretch and len(keys | here) > _ROOM * smallest:
+            layouts += [lay_out(stretch)] * len(stretch)
+            stretch, keys = [], set()
+        stretch.append(view)
+        keys |= here
+    return layouts + [lay_out(stretch)] * len(stretch)
+
+
+def hubs(view: GraphView) -> frozenset[str]:
+    """Vertices of positions and plain words that many others read: their edges say little and would pull everything apart."""
+    read = Counter(edge.source for edge in view.edges)
+    return frozenset(v.key for v in view.vertices if v.role == "index" and read[v.key] > _FEW_READERS)
 
 
 # with a layout program
@@ -137,7 +161,12 @@ def _source(sizes: Mapping[str, tuple[float, float]], ends: Iterable[Ends]) -> s
     """DOT text of boxes without words. Keys are numbered, since layout programs give meaning to some characters."""
     number = {key: i for i, key in enumerate(sizes)}
     boxes = [f"{number[key]}[width={wide / 72:.3f},height={high / 72:.3f}]" for key, (wide, high) in sizes.items()]
-    arrows = [f"{number[a]}->{number[b]}" for a, b in ends if a in number and b in number]
+    fan: Counter[str] = Counter()
+    arrows = []
+    for a, b in ends:
+        if a in number and b in number:  # a wide fan is staggered over several rows
+            fan[a] += 1
+            arrows.append(f"{number[a]}->{number[b]}[minlen={1 + (fan[a] - 1) // _FAN}]")
     head = f'nodesep={_GAP_X / 72:.2f};ranksep={_GAP_Y / 72:.2f};node[shape=box,fixedsize=true,label=""];edge[arrowhead=none]'
     return ";\n".join([f"digraph{{{head}", *boxes, *arrows]) + "}\n"
 
@@ -229,4 +258,4 @@ def layered(sizes: Mapping[str, tuple[float, float]], ends: Sequence[Ends]) -> L
     return Layout(places, {}, right + _PAD, y - 1.4 * _GAP_Y + _PAD)
 
 
-__all__ = ["Layout", "Place", "lay_out", "layered", "lines_of", "size"]
+__all__ = ["Layout", "Place", "hubs", "lay_out", "lay_out_chain", "layered", "lines_of", "size"]

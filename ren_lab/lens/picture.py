@@ -1,6 +1,7 @@
 """A graph as plain data, and from there as text, DOT and HTML. What the vertices stand for is none of its business."""
 
 import html
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from ren_lab.lens import dot
 from ren_lab.lens import theme as themes
 from ren_lab.lens.display import html_bundle
 
+_FAN = 8  # edges of one position
 _LINE_LENGTH = 34  # characters of a label's line; the rest is in the details
 
 
@@ -60,7 +62,7 @@ class Edge:
     """An edge between two vertices, by their keys.
 
     Attributes:
-        kind: "data", "ordering" or "device" (data that crosses devices).
+        kind: "data", "ordering", "device" (data that crosses devices) or "index" (a position that a kernel counts).
         label: written beside it, or empty.
         count: how many edges of the graph it stands for.
         removed: whether it was there before only.
@@ -113,7 +115,11 @@ class GraphView:
         return {"title": self.title, "nodes": self.nodes, "folded": self.folded, "vertices": vertices, "edges": edges}
 
     def to_graphviz(self, theme: str = "light") -> Any:
-        """The view as a `graphviz.Digraph` in the theme "light" or "dark"."""
+        """The view as a `graphviz.Digraph` in the theme "light" or "dark".
+
+        Edges of a position that more than 8 others use are left out: every kernel counts with the same few positions, and their
+        edges would bury the rest.
+        """
         from graphviz import Digraph
 
         colours = themes.theme(theme)
@@ -142,8 +148,10 @@ class GraphView:
         for vertex in self.vertices:
             if len(devices) < 2 or vertex.device is None:
                 _add_vertex(graph, vertex, colours, quiet)
+        fans = Counter(edge.source for edge in self.edges if edge.kind == "index")
         for edge in self.edges:
-            _add_edge(graph, edge, colours)
+            if fans[edge.source] <= _FAN:
+                _add_edge(graph, edge, colours)
         return graph
 
     def to_html(self) -> str:
@@ -207,7 +215,7 @@ def _add_vertex(graph: Any, vertex: Vertex, colours: themes.Theme, quiet: bool) 
         label = "<BR/>".join((first, *small))
     else:
         badge = f'<FONT COLOR="{colours.text_on(mark.colour)}"><B>{mark.badge}</B></FONT>'
-        corner = f'<TD BGCOLOR="{colours[mark.colour]}" FIXEDSIZE="TRUE" WIDTH="14" HEIGHT="14">{badge}</TD>'
+        corner = f'<TD BGCOLOR="{colours[mark.colour]}" FIXEDSIZE="TRUE" WIDTH="15" HEIGHT="15">{badge}</TD>'
         head = _table(f"<TD>{first}</TD>{corner}", spacing=2)
         label = _table(*(f"<TD>{line}</TD>" for line in (head, *small)), spacing=0)
 

@@ -74,8 +74,10 @@ def schedule_graph(
     count = len(vertices) + len(ends)
     if count <= fold_above:
         return GraphView(title, (*vertices, *ends), tuple(edges), count)
-    view = _folded([*vertices, *ends], edges, {f"item{index}": time for index, time in enumerate(times) if time is not None})
-    return GraphView(f"{title}, folded to {theme.format_count(len(view[0]), 'group')}", tuple(view[0]), tuple(view[1]), count)
+    spent = {f"item{index}": time for index, time in enumerate(times) if time is not None}
+    folded, joined, home = _folded([*vertices, *ends], edges, spent)
+    title = f"{title}, folded to {theme.format_count(len(folded), 'group')}"
+    return GraphView(title, tuple(folded), tuple(joined), count, home)
 
 
 def buffer_domains(schedule: Schedule) -> dict[str, Domain]:
@@ -186,7 +188,10 @@ def _title(items: Sequence[ScheduledKernel], seconds: Sequence[float]) -> str:
     return f"{title}; {theme.format_seconds(sum(seconds))} in all" if seconds else title
 
 
-def _folded(vertices: list[Vertex], edges: list[Edge], seconds: Mapping[str, float]) -> tuple[list[Vertex], list[Edge]]:
+def _folded(
+    vertices: list[Vertex], edges: list[Edge], seconds: Mapping[str, float]
+) -> tuple[list[Vertex], list[Edge], dict[str, str]]:
+    """The folded vertices and edges, and from each key to that of the vertex which stands for it now."""
     by_key = {vertex.key: vertex for vertex in vertices}
     above: dict[str, list[str]] = {}
     for edge in edges:
@@ -205,7 +210,7 @@ def _folded(vertices: list[Vertex], edges: list[Edge], seconds: Mapping[str, flo
         if ends[0] != ends[1]:
             joined.setdefault(ends, []).append(edge)
     kept = essential_edges(joined) if len(joined) > _EDGES_PER_GROUP * len(groups) else set(joined)
-    return folded, [
+    shorter = [
         Edge(
             folded[a].key,
             folded[b].key,
@@ -216,6 +221,7 @@ def _folded(vertices: list[Vertex], edges: list[Edge], seconds: Mapping[str, flo
         for (a, b), parts in sorted(joined.items(), key=lambda item: (item[0][1], item[0][0]))
         if (a, b) in kept
     ]
+    return folded, shorter, {key: folded[number].key for key, number in where.items()}
 
 
 def _group_vertex(group: Group[str], by_key: Mapping[str, Vertex], seconds: Mapping[str, float]) -> Vertex:

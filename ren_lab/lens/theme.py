@@ -173,6 +173,7 @@ EDGES: Mapping[str, EdgeStyle] = MappingProxyType(
         "data": EdgeStyle("solid", 0.9, "data"),
         "ordering": EdgeStyle("dotted", 1.2, "ordering"),
         "device": EdgeStyle("solid", 3.0, "across devices"),
+        "index": EdgeStyle("solid", 0.6, "position"),
     }
 )
 

@@ -85,7 +85,10 @@ def test_without_a_program_there_is_the_text_and_what_to_install(bare):
 @posix
 @pytest.mark.parametrize(
     ("body", "words"),
-    [("echo broken >&2; exit 3", "status 3: broken"), ("exit 1", "status 1"), ("echo not an svg", "ParseError"), ("exec sleep 20", "more than")],
+    [
+        ("echo broken >&2; exit 3", "status 3: broken"), ("exit 1", "status 1"), ("echo not an svg", "ParseError"),
+        ("exec sleep 20", "more than"),
+    ],
     ids=["fails", "silent", "garbage", "slow"],
 )  # fmt: skip
 def test_a_program_that_fails_is_told_of(bare, monkeypatch, body, words):
@@ -146,6 +149,14 @@ def test_threads_may_draw_at_the_same_time():
     alone = [dot.svg(g) for g in graphs]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(dot.svg, graphs * 3)) == alone * 3
+
+
+def test_references_are_taken_out_wherever_they_are():
+    drawing = (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="1pt" height="1pt">'
+        '<g class="graph"><title>t</title><g class="node"><title>v</title><image xlink:href="https://example.org/x.png"/></g></g></svg>'
+    )
+    assert "example" not in dot.embeddable(drawing, "x")
 
 
 def test_sizes_are_pixels():

@@ -80,6 +80,9 @@ def test_cuts_are_where_the_source_line_changes():
     # lines of 9, 11 and 10 kernels: the cuts move
     groups = fold(range(30), lambda i: [], stops=lambda i: True, site=lambda i: (i >= 9) + (i >= 20), limit=3)
     assert [group.members[0] for group in groups] == [0, 9, 20]
+    # a change far from an even cut does not move it
+    groups = fold(range(30), lambda i: [], stops=lambda i: True, site=lambda i: i >= 2, limit=3)
+    assert [group.members[0] for group in groups] == [0, 10, 20]
 
 
 def test_a_limit_must_leave_a_group():

@@ -213,7 +213,8 @@ def test_what_is_outside_is_hatched():
 
 
 PLANS = {
-    "few": random_plan(8), "many": random_plan(80, seed=1), "devices": random_plan(60, seed=2, devices=("python", "cuda", "cuda:1")),
+    "few": random_plan(8), "many": random_plan(80, seed=1),
+    "devices": random_plan(60, seed=2, devices=("python", "cuda", "cuda:1")),
     "thousands": random_plan(3000, seed=4, positions=2000), "outside": MemoryPlan(random_plan(40).unplanned),
     "one": plan_arenas([BufferUse("a-buffer-with-a-name-that-is-far-too-long-to-be-shown", "python", 100, 0, 0)]),
 }  # fmt: skip

@@ -73,10 +73,12 @@ def test_rings_have_their_colours_in_order():
 @pytest.mark.parametrize(
     ("op", "domain", "colour", "shape", "border"),
     [
-        ("ADD", "COEFF", "blue", "box", "solid"), ("ADD", "NTT", "orange", "box", "double"), ("NTT", "NTT", "vermillion", "hexagon", "solid"),
+        ("ADD", "COEFF", "blue", "box", "solid"), ("ADD", "NTT", "orange", "box", "double"),
+        ("NTT", "NTT", "vermillion", "hexagon", "solid"),
         ("INTT", "COEFF", "vermillion", "hexagon", "solid"), ("TO_RING", "COEFF", "purple", "trapezium", "solid"),
         ("RESCALE", "NTT", "purple", "trapezium", "solid"), ("BUFFER_VIEW", None, "purple", "trapezium", "dashed"),
-        ("BUFFER", None, "grey", "cylinder", "solid"), ("CONST", None, "grey", "plaintext", "none"), ("RANDOM", None, "grey", "diamond", "solid"),
+        ("BUFFER", None, "grey", "cylinder", "solid"), ("CONST", None, "grey", "plaintext", "none"),
+        ("RANDOM", None, "grey", "diamond", "solid"),
         ("KERNEL", None, "green", "box", "thick"), ("STORE", None, "green", "box", "thick"),
     ],
     ids=lambda value: str(value),
@@ -127,8 +129,8 @@ def test_a_drawing_takes_its_colours_from_the_style_sheet():
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0, "0 s"), (1.5e-9, "1.5 ns"), (0.00123, "1.23 ms"), (0.0009996, "1 ms"), (999e-6, "999 µs"), (12.34, "12.3 s"), (90, "90 s"),
-        (1500, "25 min"), (-0.002, "−2 ms"), (7200000, "2,000 h"),
+        (0, "0 s"), (1.5e-9, "1.5 ns"), (0.00123, "1.23 ms"), (0.0009996, "1 ms"), (999e-6, "999 µs"), (12.34, "12.3 s"),
+        (90, "90 s"), (1500, "25 min"), (-0.002, "−2 ms"), (7200000, "2,000 h"),
     ],
 )  # fmt: skip
 def test_seconds(seconds, text):
@@ -153,7 +155,10 @@ def test_bytes_are_in_binary_units(nbytes):
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
-    [((1, "node"), "1 node"), ((2, "node"), "2 nodes"), ((0, "node"), "0 nodes"), ((12345,), "12,345"), ((2, "entry", "entries"), "2 entries")],
+    [
+        ((1, "node"), "1 node"), ((2, "node"), "2 nodes"), ((0, "node"), "0 nodes"), ((12345,), "12,345"),
+        ((2, "entry", "entries"), "2 entries"),
+    ],
 )  # fmt: skip
 def test_counts(arguments, text):
     assert theme.format_count(*arguments) == text
@@ -174,9 +179,7 @@ def test_source_lines_name_no_folders_and_no_hashes(file, text):
 
 
 def test_nothing_heavy_is_imported():
-    code = (
-        "import sys, ren_lab.lens.theme, ren_lab.lens.dot, ren_lab.lens.graph_view, ren_lab.lens.schedule_view, ren_lab.lens.memory_plot\n"
-        "print({'matplotlib', 'graphviz', 'IPython', 'ipywidgets'} & set(sys.modules))"
-    )
+    modules = ", ".join(f"ren_lab.lens.{name}" for name in ("theme", "dot", "graph_view", "schedule_view", "memory_plot"))
+    code = f"import sys, {modules}\nprint({{'matplotlib', 'graphviz', 'IPython', 'ipywidgets'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert re.fullmatch(r"set\(\)\s*", done.stdout)
