@@ -254,37 +254,40 @@ class Model:
 # -- the runtime ---------------------------------------------------------------------------------------------------------
 
 
-def run_block(orch, block, arrays, delays, counter):
+def run_block(orch, block, arrays, delays, counter, sleeps):
+    """Submit the program; delays are slept on threads and are the tasks' costs on the simulator."""
     for item in block.items:
         delay = delays[counter[0] % len(delays)]
+        pause = delay if sleeps else 0.0
         if isinstance(item, Block):
             with orch.scope(ScopeMode.MANUAL if item.manual else ScopeMode.AUTO):
-                run_block(orch, item, arrays, delays, counter)
+                run_block(orch, item, arrays, delays, counter, sleeps)
         elif isinstance(item, Submit):
             outputs = [view(arrays, r) for r in item.writes]
             if item.own:
                 outputs.append(Output((item.own * 128,), np.int64))
             orch.submit(
-                kernel_of(item, delay),
+                kernel_of(item, pause),
                 [view(arrays, r) for r in item.reads],
                 outputs,
                 [view(arrays, r) for r in item.updates],
                 deps=range(counter[0]) if block.manual else (),
+                cost=delay * 1e9,
             )
             counter[0] += 1
         else:
             scratch = orch.alloc((item.kib * 128,), np.int64)
 
-            def fill(source, target, salt=item.salt, delay=delay):
-                time.sleep(delay) if delay else None
+            def fill(source, target, salt=item.salt, pause=pause):
+                time.sleep(pause)
                 target[...] = source.sum() + salt
 
             def take(source, target):
                 target[...] = source[0]
 
-            orch.submit(fill, [view(arrays, item.read)], [scratch])
+            orch.submit(fill, [view(arrays, item.read)], [scratch], cost=delay * 1e9)
             counter[0] += 1
-            orch.submit(take, [scratch], [view(arrays, item.write)])
+            orch.submit(take, [scratch], [view(arrays, item.write)], cost=0)
             counter[0] += 1
 
 
@@ -305,7 +308,7 @@ def check(block, platform, windows, heaps_kib, pools, workers, delays):
     )
     with Worker(config) as worker:
         try:
-            report = worker.run(lambda orch: run_block(orch, block, arrays, delays, counter), timeline=True)
+            report = worker.run(lambda orch: run_block(orch, block, arrays, delays, counter, platform == "cpu"), timeline=True)
         except RingCapacityError as error:
             if error.resource == "dep_pool" and counter[0] in model.may_stick:
                 return
@@ -353,27 +356,24 @@ def without_padding(block):
     return Block(tuple(items), block.manual)
 
 
-@given(blocks, small_windows, four(st.sampled_from([1, 2, 4, 8])), small_pools, st.integers(1, 8))
+delays = st.lists(st.sampled_from([0.0, 0.0, 0.0, 0.0005, 0.002]), min_size=1, max_size=7)
+small_heaps = four(st.sampled_from([1, 2, 4, 8]))
+
+
+@given(blocks, small_windows, small_heaps, small_pools, st.integers(1, 8), delays)
 @settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow])
-def test_on_the_simulator_a_run_finishes_or_waiting_cannot_help(block, windows, heaps_kib, pools, workers):
-    check(without_padding(block), "sim", windows, heaps_kib, pools, workers, [0.0])
+def test_on_the_simulator_a_run_finishes_or_waiting_cannot_help(block, windows, heaps_kib, pools, workers, delays):
+    check(without_padding(block), "sim", windows, heaps_kib, pools, workers, delays)
 
 
-@given(
-    blocks,
-    small_windows,
-    four(st.sampled_from([1, 2, 4, 8])),
-    small_pools,
-    st.integers(1, 8),
-    st.lists(st.sampled_from([0.0, 0.0, 0.0, 0.0005, 0.002]), min_size=1, max_size=7),
-)
+@given(blocks, small_windows, small_heaps, small_pools, st.integers(1, 8), delays)
 @settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 def test_on_threads_under_random_delays_a_run_finishes_or_waiting_cannot_help(block, windows, heaps_kib, pools, workers, delays):
     check(without_padding(block), "cpu", windows, heaps_kib, pools, workers, delays)
 
 
 @pytest.mark.parametrize("platform", ["sim", "cpu"])
-@given(block=blocks, workers=st.integers(1, 8))
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-def test_large_rings_never_raise_and_give_sequential_results(platform, block, workers):
-    check(block, platform, (1024,) * 4, (1024,) * 4, (4096,) * 4, workers, [0.0])
+@given(block=blocks, workers=st.integers(1, 8), delays=delays)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+def test_large_rings_never_raise_and_give_sequential_results(platform, block, workers, delays):
+    check(block, platform, (1024,) * 4, (1024,) * 4, (4096,) * 4, workers, delays)

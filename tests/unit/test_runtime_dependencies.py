@@ -147,6 +147,20 @@ def test_a_partial_write_leaves_the_rest_to_the_earlier_writer():
     assert producers_of(go(program)) == {0: (), 1: (0,), 2: (0,), 3: (0, 1), 4: (0, 1)}
 
 
+def test_a_write_with_holes_covers_only_what_it_touches():
+    """The columns' address range holds the whole middle row, and their bytes do not."""
+    x = np.zeros((4, 6))
+
+    def program(orch):
+        orch.submit(nothing, outputs=[x[1]])
+        orch.submit(nothing, outputs=[x[:, :3]])
+        orch.submit(nothing, inputs=[x[1, 3:]])
+        orch.submit(nothing, outputs=[x[1:3]])
+        orch.submit(nothing, inputs=[x[1, 3:]])
+
+    assert producers_of(go(program)) == {0: (), 1: (0,), 2: (0,), 3: (0, 1, 2), 4: (3,)}
+
+
 def test_a_partial_write_ends_the_group_of_readers():
     x = np.zeros((2, 4))
 

@@ -130,6 +130,42 @@ def test_poison_outlives_the_failed_task(platform, by):
 
 
 @platforms
+def test_bytes_that_are_given_out_again_are_not_poisoned(platform):
+    out, places = np.zeros(4, np.float32), []
+
+    def program(orch):
+        for kernel in (bad, lambda v: v.fill(3)):
+            with orch.scope():
+                scratch = orch.alloc(256)
+                places.append(scratch.__array_interface__["data"])
+                orch.submit(kernel, outputs=[scratch[:4]])
+                orch.submit(lambda v, o: np.copyto(o, v[:4]), inputs=[scratch], outputs=[out])
+
+    with Worker(RunConfig(platform=platform, ring_heap=1024)) as worker, pytest.raises(TaskError) as caught:
+        worker.run(program)
+    assert places[0] == places[1] and (out == 3).all() and caught.value.skipped == 1
+
+
+def test_no_wake_up_is_lost_between_the_last_look_and_the_sleep(monkeypatch):
+    """The submitting thread dawdles with the lock in its hand; a worker that is done then must not go away."""
+
+    notified = []
+
+    class Dawdling(threading.Condition):
+        def wait(self, timeout=None):
+            time.sleep(0.05)
+            notified.append(super().wait(timeout))
+
+    monkeypatch.setattr("ren_lab.runtime.threads.threading.Condition", Dawdling)
+
+    def program(orch):
+        orch.submit(lambda: time.sleep(0.02))
+
+    assert go(program, "cpu", timeout_s=2).completed == 1
+    assert notified and all(notified)
+
+
+@platforms
 def test_a_long_chain_of_skipped_tasks_is_no_recursion(platform):
     x = np.zeros(4)
 

@@ -1,0 +1,36 @@
+"""Source lines of the user's code, the way errors and statistics name them."""
+
+import os
+import sys
+from types import CodeType, FrameType
+from typing import Any
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def format_site(where: CodeType | str, line: int) -> str:
+    """`basename:line` of a code object, or `where` itself where it is a ready site."""
+    return where if isinstance(where, str) else f"{os.path.basename(where.co_filename)}:{line}"
+
+
+def user_site() -> str:
+    """`basename:line` of the innermost running frame that is not the package's own."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return "?:0" if frame is None else format_site(frame.f_code, frame.f_lineno)
+
+
+def code_of(function: Any) -> CodeType | None:
+    """The code object behind a function, method, partial or callable object, or None for what is not Python."""
+    for _ in range(16):  # bounds wrappers of wrappers
+        code = getattr(function, "__code__", None)
+        if isinstance(code, CodeType):
+            return code
+        if hasattr(function, "__func__"):
+            function = function.__func__
+        elif hasattr(function, "func"):
+            function = function.func
+        else:  # an object whose class is callable; the slots of built-in classes have no code
+            function = getattr(function, "__call__", None)  # noqa: B004
+    return None

@@ -1,0 +1,85 @@
+"""Writes `scope_stats.jsonl`, schema 6: one line of metadata, then a sample at each entry to and exit from a scope.
+
+Samples stream to disk through the file's buffer. The first line needs the final counts, so it is written twice: at the
+start with `fatal` true and padded with blanks to a fixed width, and again over itself when the run ends. A file is thus
+complete or says that it is not at every moment, and is never rewritten.
+"""
+
+import json
+import warnings
+from pathlib import Path
+
+from ren_lab.runtime.core import Core
+from ren_lab.runtime.scopes import Scope
+
+VERSION = 6
+_COUNT_DIGITS = 20  # room for `dropped` and `total`
+
+
+class ScopeStatsWriter:
+    """The statistics file of one run. Disk errors never end a run: what cannot be written is counted as dropped."""
+
+    def __init__(self, path: Path, core: Core) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._core = core
+        self._total = 0
+        self._dropped = 0
+        self._withheld: list[str] = []
+        self._file = path.open("w+b", buffering=1 << 16)
+        self._width = len(self._header(True)) + 2 * _COUNT_DIGITS
+        self._file.write(self._header(True).ljust(self._width) + b"\n")
+
+    def _header(self, fatal: bool) -> bytes:
+        rings = self._core.rings
+        meta = {
+            "version": VERSION,
+            "fatal": fatal,
+            "dropped": self._dropped,
+            "total": self._total,
+            "task_window_max": [ring.task_window for ring in rings],
+            "heap_max": [ring.heap.capacity for ring in rings],
+            "dep_pool_max": [ring.dep_pool for ring in rings],
+            "tensormap_max": self._core.map.capacity,
+        }
+        return json.dumps(meta).encode()
+
+    def sample(self, scope: Scope, phase: str, by_error: bool = False) -> None:
+        """Add a sample of the scope's ring.
+
+        An exit by an exception is withheld: if the run goes on it is written before the next sample, and if it does not,
+        the file ends inside the scope, which is where the run stopped.
+        """
+        if self._withheld and not by_error:
+            withheld, self._withheld = self._withheld, []
+            for line in withheld:
+                self._write(line)
+        ring = scope.ring
+        heap = ring.heap
+        line = (
+            f'{{"site": {json.dumps(scope.site, ensure_ascii=False)}, "phase": "{phase}", "depth": {scope.depth}, '
+            f'"ring": {ring.index}, "task_window_start": {ring.task_tail}, "task_window_end": {ring.task_head}, '
+            f'"heap_start": {heap.tail}, "heap_end": {heap.head}, "dep_pool_start": {ring.dep_tail}, '
+            f'"dep_pool_end": {ring.dep_head}, "tensormap": {self._core.map.used}}}\n'
+        )
+        if by_error:
+            self._withheld.append(line)
+        else:
+            self._write(line)
+
+    def _write(self, line: str) -> None:
+        self._total += 1
+        try:
+            self._file.write(line.encode())
+        except OSError:
+            self._dropped += 1
+
+    def close(self, fatal: bool) -> None:
+        """Write the final first line and close the file; a disk error becomes a warning."""
+        try:
+            with self._file:
+                self._file.flush()
+                self._file.seek(0)
+                self._file.write(self._header(fatal).ljust(self._width))
+        except OSError as error:
+            warnings.warn(f"the scope statistics in {self.path} are incomplete: {error}", RuntimeWarning, stacklevel=3)
