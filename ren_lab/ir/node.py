@@ -6,10 +6,10 @@ A node keeps its sources alive and nothing else; the table that interns it holds
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakValueDictionary
 
 from ren_lab.ir.op import BufferId, Const, DType, LimbSelect, Op
 from ren_lab.ring import Domain, RingSpec
@@ -49,13 +49,13 @@ class Node:
     def __new__(cls, op: Op, dtype: DType = DType.U32, src: tuple["Node", ...] = (), arg: Any = None) -> "Node":
         # 1 == True and (1,) == (True,) in Python, so the argument's types are part of the key
         key = (op, dtype, src, arg, tuple(map(type, arg)) if type(arg) is tuple else type(arg))
-        found = _interned.get(key)
-        if found is not None:
+        ref = _interned.get(key)
+        if ref is not None and (found := ref()) is not None:
             return found
         ring, domain, device = _TYPING.get(op, _like_first)(src, arg)
         with _lock:
-            found = _interned.get(key)
-            if found is not None:
+            ref = _interned.get(key)
+            if ref is not None and (found := ref()) is not None:
                 return found
             node = object.__new__(cls)
             put = object.__setattr__
@@ -67,7 +67,7 @@ class Node:
             put(node, "domain", domain)
             put(node, "device", device)
             put(node, "origins", ())
-            _interned[key] = node
+            _interned[key] = _Ref(node, key)
             return node
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -114,7 +114,27 @@ class Node:
         return print_graph(self)
 
 
-_interned: "WeakValueDictionary[tuple[Any, ...], Node]" = WeakValueDictionary()
+class _Ref(weakref.ref[Node]):
+    """A weak reference that takes its entry out of the table when the node goes."""
+
+    __slots__ = ("key",)
+
+    def __new__(cls, node: Node, key: tuple[Any, ...]) -> "_Ref":
+        self = super().__new__(cls, node, _forget)
+        self.key = key
+        return self
+
+    def __init__(self, node: Node, key: tuple[Any, ...]) -> None:
+        super().__init__(node, _forget)
+
+
+def _forget(ref: Any) -> None:
+    if _interned.get(ref.key) is ref:  # unless a new node of the same fields has taken the place
+        del _interned[ref.key]
+
+
+# A plain dict, since this is the inner loop of the compiler: a WeakValueDictionary takes twice as long.
+_interned: dict[tuple[Any, ...], _Ref] = {}
 _lock = threading.RLock()  # reentrant: a collection inside may run finalizers that build nodes
 
 
