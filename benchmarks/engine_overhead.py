@@ -49,7 +49,8 @@ def product_and_parts() -> None:
         engine(), parts()
         whole, sum_of_parts, ratio = paired(engine, parts)
         print(
-            f"  n=2^{n.bit_length() - 1} x {limbs} limbs: {whole * 1e3:7.2f} ms, parts {sum_of_parts * 1e3:7.2f} ms, ratio {ratio:.3f}"
+            f"  n=2^{n.bit_length() - 1} x {limbs} limbs: {whole * 1e3:7.2f} ms, "
+            f"parts {sum_of_parts * 1e3:7.2f} ms, ratio {ratio:.3f}"
         )
 
 

@@ -57,7 +57,8 @@ def replay_against_kernels() -> None:
         replayed.append(_seconds(lambda: fifty(x, y)))
     a, b = statistics.median(bound) * 1e6, statistics.median(replayed) * 1e6
     print(
-        f"{len(calls)} kernels at n=8: bare loop {a:.1f} us, replay {b:.1f} us = {b / a:.3f} x + 0, or 1.15 x {b - 1.15 * a:+.1f} us"
+        f"{len(calls)} kernels at n=8: bare loop {a:.1f} us, replay {b:.1f} us, "
+        f"that is {b / a:.3f} x, or 1.15 x {b - 1.15 * a:+.1f} us"
     )
 
     for _ in range(200):
