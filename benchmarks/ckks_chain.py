@@ -30,7 +30,7 @@ class RenLab:
         self.ctx.__enter__()
         self.x, self.y = (encrypt(encode(v)).realize() for v in (values, values[::-1].copy()))
         self.plain = encode(values).realize()
-        self.plain.poly.ntt().realize()
+        self.factor = self.plain.transformed().realize()
         self.jitted = ren.jit(self._steps)
 
     def _steps(self, x: Ciphertext) -> Ciphertext:
@@ -46,7 +46,7 @@ class RenLab:
             "encrypt": lambda: encrypt(plain).realize(),
             "decrypt + decode": lambda: decode(decrypt(x)),
             "add": lambda: (x + y).realize(),
-            "plaintext multiply": lambda: (x * plain).realize(),
+            "plaintext multiply": lambda: (x * self.factor).realize(),
             "multiply": lambda: (x * y).realize(),
             "square": lambda: (x * x).realize(),
             "rotate": lambda: x.rotate(1).realize(),

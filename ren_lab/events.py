@@ -95,10 +95,13 @@ class RunEnded:
 
 @dataclass(frozen=True, slots=True)
 class JitCalled:
-    """A jitted function was called: `hit` says whether a plan was there, `why` in words what decided that."""
+    """A jitted function was called: `hit` says whether a plan was there, `why` in words what decided that.
+
+    `hit` is None where a plan shows itself outside of a call.
+    """
 
     function: str
-    hit: bool
+    hit: bool | None
     why: str
 
 

@@ -79,7 +79,7 @@ class Key(NamedTuple):
             for name, a, b in zip(PolySpec._fields, mine, theirs, strict=True):
                 if a != b:
                     what = {"same_as": "first argument with the data", "value": "constant"}.get(name, name)
-                    found.append(f"{what} of {mine.path} is {_word(a)}, not {_word(b)}")
+                    found.append(f"{what} of {mine.path} {_told_apart(a, b)}")
         for (path, a), (_, b) in zip(self.static, other.static, strict=False):
             if a != b:
                 found.append(f"{path} is {_word(a)}, not {_word(b)}")
@@ -88,6 +88,12 @@ class Key(NamedTuple):
         if self.options != other.options:
             found.append("other options are in force")
         return found
+
+
+def _told_apart(a: Any, b: Any) -> str:
+    if isinstance(a, RingSpec):
+        return f"is {a.label}, not {b.label}" if a.label != b.label else "has other moduli"
+    return f"is {_word(a)}, not {_word(b)}"
 
 
 def _word(value: Any) -> str:
@@ -126,7 +132,8 @@ def _static(value: Any) -> Any:
         hash(value)
     except TypeError:
         return type(value), ById(value)
-    return type(value), ById(value) if type(value).__hash__ is object.__hash__ else value
+    by_identity = value is not None and type(value).__hash__ is object.__hash__
+    return type(value), ById(value) if by_identity else value
 
 
 def take_apart(args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Call:

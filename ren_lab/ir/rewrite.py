@@ -68,6 +68,11 @@ class Match:
         """How many edges of the graph lead to the node, or to what it was rewritten from."""
         return 0 if self._uses is None else self._uses[node]
 
+    def count_use(self, node: Node, more: int = 1) -> None:
+        """Tell that a rule's answer uses a node of the graph more often, or less often, than before."""
+        if self._uses is not None:
+            self._uses[node] += more
+
     def count_uses(self, graph: Node) -> None:
         uses: Counter[Node] = Counter()
         for node in graph.toposort():

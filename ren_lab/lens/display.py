@@ -6,6 +6,7 @@ type, with a running IPython. A view that fails shows its failure, since IPython
 
 import html
 import io
+import logging
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -92,6 +93,8 @@ def register_displays(ip: Any = None) -> bool:
         ip = get_ipython() if get_ipython is not None else None
     if ip is None:
         return False
+    # the note that fonts are being indexed, on a machine's first plot, would look like a fault under a cell
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     from ren_lab.engine import Program
     from ren_lab.ir import Node
     from ren_lab.jit import Plan

@@ -152,7 +152,8 @@ def _unwrap_links(element: ElementTree.Element) -> None:
         return
     element.attrib["data-key"] = title.text or ""
     wrapper = element.find(f"{{{_SVG}}}g/{{{_SVG}}}a")
-    if wrapper is None:
+    if wrapper is None:  # no tooltip: better none than the layout program's own name of the edge
+        title.text = ""
         return
     title.text = wrapper.attrib.get(f"{{{_XLINK}}}title", title.text)
     holder = element.find(f"{{{_SVG}}}g")

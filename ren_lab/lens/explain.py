@@ -52,5 +52,5 @@ def explain_plan(plan: Any) -> Trace:
     started = plan.started
     return Trace(
         started.graph, started.options, cached=True, origins=started.origins, program=plan.program,
-        jit=JitCalled(plan.function, True, f"a plan that has served {plan.hits} call{'s' * (plan.hits != 1)}"),
+        jit=JitCalled(plan.function, None, f"a plan that has served {plan.hits} call{'s' * (plan.hits != 1)}"),
     )  # fmt: skip

@@ -158,14 +158,17 @@ def kernel_text(kernel: "KernelRecord") -> str:
 # traces
 
 
+_OUTCOME = {True: "hit, ", False: "miss, ", None: ""}
+
+
 def trace_headline(trace: "Trace") -> str:
     """A trace in one sentence; asks nothing that needs work."""
     parts = []
     if trace.jit is not None:
-        parts.append(f"ren.jit {trace.jit.function}: {'hit' if trace.jit.hit else 'miss'}, {trace.jit.why}")
+        parts.append(f"ren.jit {trace.jit.function}: {_OUTCOME[trace.jit.hit]}{trace.jit.why}")
     if trace.program is not None:
         parts.append(schedule_headline(trace.program.schedule.items))
-        if trace.jit is None or not trace.jit.hit:
+        if trace.jit is None or trace.jit.hit is False:
             how = "fetched from the schedule cache" if trace.cached else "compiled"
             parts.append(f"{how} in {format_seconds(trace.seconds.compile)}")
     if trace.error is not None:

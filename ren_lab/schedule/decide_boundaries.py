@@ -100,13 +100,20 @@ def boundaries(graph: Node, options: Options) -> dict[Node, Boundary]:
             once = loads[node] + _OPERATION_COST * operations[node]
             if len(kernels) * once > once + 1 + len(kernels):
                 assert node.device is not None
-                roots[node] = Boundary(f"shared by {len(kernels)} kernels", node.device)
+                roots[node] = Boundary(_shared(kernels), node.device)
                 kernels = {(node,)}
         if node.op in (Op.AUTOMORPHISM, Op.TO_RING):
             kernels = {(*kernel, node.arg) for kernel in kernels}
         for source in node.src:
             users.setdefault(source, set()).update(kernels)
     return roots
+
+
+def _shared(uses: set[tuple[object, ...]]) -> str:
+    """How often a value is used: a kernel that reads it through two index maps uses it twice."""
+    kernels = len({use[0] for use in uses})
+    users = f"{kernels} kernel{'s' * (kernels != 1)}"
+    return f"shared by {users}" if kernels == len(uses) else f"used in {len(uses)} ways by {users}"
 
 
 @rule(*Op)

@@ -3,10 +3,14 @@
 T stands for NTT or INTT and T' for its inverse. Equal transforms of one value are one node already.
 """
 
-from ren_lab.ir import DType, Match, Node, Op, is_const, rule
-from ren_lab.schedule.passes import Invariant, Pass, in_domain, transform
+from ren_lab.ir import ELEMENTWISE, DType, Match, Node, Op, is_const, rule
+from ren_lab.options import Options
+from ren_lab.ring import RingSpec
+from ren_lab.schedule.passes import Invariant, Pass, in_domain, is_subset, restrict, transform
 
 _INVERSE = {Op.NTT: Op.INTT, Op.INTT: Op.NTT}
+_NOT_LINEAR = frozenset(Op) - ELEMENTWISE
+_MOST_KNOWN = 16  # operands and operations that are worth doing again to save a transform
 
 
 @rule(Op.NTT, Op.INTT)
@@ -46,13 +50,65 @@ def transform_of_sum(node: Node, match: Match) -> Node | None:
     return total.with_src(tuple(in_domain(s, node.domain) for s in total.src))
 
 
+@rule(Op.NTT, Op.INTT)
+def transform_of_selection(node: Node, match: Match) -> Node | None:
+    """T(a|S) -> T(a|R)|S where T(a|R) is computed anyway and R contains S"""
+    base = _unselected(node.src[0])
+    assert node.ring is not None
+    wider = [r for r in match.facts.get((node.op, base), ()) if r.limbs > node.ring.limbs and r.contains(node.ring)]
+    if not wider:
+        return None
+    return restrict(transform(node.op, restrict(base, max(wider, key=lambda r: r.limbs))), node.ring)
+
+
+@rule(Op.NTT, Op.INTT)
+def transform_of_known(node: Node, match: Match) -> Node | None:
+    """T(a*c + b - d) -> T(a)*c + T(b) - d where T(a) and T(b) are computed anyway"""
+    total = node.src[0]
+    if total.op not in ELEMENTWISE:
+        return None
+    done: dict[Node, Node] = {}
+    for inner in total.toposort(stop=_NOT_LINEAR):
+        known = None if inner is total else Node(node.op, DType.U32, (inner,)) if inner.domain is total.domain else None
+        if is_const(inner):
+            done[inner] = in_domain(inner, node.domain)
+        elif known is not None and match.uses(known):
+            done[inner] = known
+        elif inner.op in ELEMENTWISE and all(s in done for s in inner.src) and (inner.op is not Op.MUL or is_const(inner.src[1])):
+            done[inner] = inner.with_src(tuple(done[s] for s in inner.src))
+        if len(done) > _MOST_KNOWN:
+            return None
+    if total not in done:
+        return None
+    for known in done.values():
+        if known.op is node.op:
+            match.count_use(known)
+    return done[total]
+
+
 @rule(Op.ADD, Op.SUB)
 def sum_of_transforms(node: Node, match: Match) -> Node | None:
     """T(a) + T(b) -> T(a + b) where neither transform serves anybody else"""
     a, b = node.src
     if a.op is b.op and a.op in _INVERSE and a is not b and match.uses(a) <= 1 and match.uses(b) <= 1:
+        for gone in (a, b):
+            match.count_use(gone, -1)
         return transform(a.op, Node(node.op, DType.U32, (a.src[0], b.src[0])))
     return None
+
+
+def _unselected(node: Node) -> Node:
+    """What a selection of limbs takes them from; the node itself if it is none."""
+    return node.src[0] if node.op is Op.TO_RING and is_subset(node) else node
+
+
+def transformed_rings(graph: Node, options: Options) -> dict[tuple[Op, Node], list[RingSpec]]:
+    """For each value that is transformed, in whole or for some of its limbs, the rings in which it is."""
+    rings: dict[tuple[Op, Node], list[RingSpec]] = {}
+    for node in graph.toposort():
+        if node.op in _INVERSE and node.ring is not None:
+            rings.setdefault((node.op, _unselected(node.src[0])), []).append(node.ring)
+    return {key: found for key, found in rings.items() if len(found) > 1}
 
 
 def _round_trip(node: Node) -> str | None:
@@ -65,7 +121,15 @@ no_round_trips = Invariant("no NTT(INTT(x)) and no INTT(NTT(x))", _round_trip)
 
 PASS = Pass(
     "simplify_domains",
-    rules=(transform_of_inverse, transform_of_multiple, transform_of_sum, sum_of_transforms),
+    rules=(
+        transform_of_inverse,
+        transform_of_multiple,
+        transform_of_sum,
+        transform_of_selection,
+        transform_of_known,
+        sum_of_transforms,
+    ),
+    prepare=transformed_rings,
     count_uses=True,
     gives=(no_round_trips,),
 )

@@ -157,6 +157,27 @@ def test_transforms_cancel_and_move_where_that_saves_some(before: Node, after: N
     assert got is after and fired
 
 
+def test_a_transform_serves_every_selection_of_its_limbs() -> None:
+    whole, part = op(Op.NTT, x()), op(Op.NTT, op(Op.TO_RING, x(), arg=SUB))
+    got, fired = run("simplify_domains", whole, part)
+    assert got == (whole, op(Op.TO_RING, whole, arg=SUB)) and fired == {"transform_of_selection": 1}
+    alone, fired = run("simplify_domains", part)
+    assert alone == (part,) and not fired
+    assert transforms(mul(x(), f("b")), op(Op.NTT, op(Op.TO_RING, x(), arg=SUB))) == 3
+
+
+def test_a_linear_combination_of_transformed_values_needs_no_transform() -> None:
+    a, b = x("a"), x("b")
+    both = (op(Op.NTT, a), op(Op.NTT, b))
+    total = op(Op.NTT, sub(add(mul(a, c(8)), b), neg(a)))
+    got, _ = run("simplify_domains", *both, total)
+    assert got[:2] == both
+    assert got[2] is sub(add(mul(both[0], c(8, Domain.NTT)), both[1]), neg(both[0]))
+    assert transforms(*both, total) == 6 and transforms(both[0], total) == 6  # b's alone is no gain
+    kept, fired = run("simplify_domains", both[0], op(Op.NTT, add(b, x("d"))))
+    assert kept[1].op is Op.NTT and not fired
+
+
 def test_transforms_stay_where_moving_them_saves_nothing() -> None:
     shared = op(Op.INTT, f("a"))
     outputs = (op(Op.NTT, add(shared, x("b"))), shared)

@@ -1,0 +1,1 @@
+"""Encryption schemes written in terms of lazy polynomials."""
