@@ -54,6 +54,8 @@ def _forced(order: list[Node], sink: Node) -> dict[Node, Boundary]:
             need(node, "conversion")
         elif node.op is Op.AS_RING and node.src[0].op is Op.RANDOM:
             need(node, "random draw")
+        elif node.op is Op.PERMUTE:
+            need(node.src[0], "limbs put elsewhere")
     views = [o for o in sink.src if is_view(o) and not is_const(o.src[0])]
     for output in sink.src:
         if output.op is not Op.CONTIGUOUS and output not in views:

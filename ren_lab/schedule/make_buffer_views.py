@@ -1,6 +1,6 @@
 """Pass 10, `make_buffer_views`: a TO_RING that selects limbs is a window of a buffer, or sinks into its consumer's loads."""
 
-from ren_lab.ir import ELEMENTWISE, Automorphism, DType, Match, Node, Op, rule, storage
+from ren_lab.ir import ELEMENTWISE, Automorphism, DType, LimbSelect, Match, Node, Op, rule, storage
 from ren_lab.schedule.build_becomes_map import view_of
 from ren_lab.schedule.passes import Pass, limb_select, restrict, without_ops
 
@@ -28,6 +28,10 @@ def select_operands(node: Node, match: Match) -> Node | None:
     if a.op in ELEMENTWISE or a.op is Op.PERMUTE and isinstance(a.arg, Automorphism):
         return a.with_src(tuple(restrict(s, ring) for s in a.src))
     if a.op is Op.PERMUTE:
+        assert a.ring is not None and a.src[0].ring is not None
+        if not a.src[0].ring.contains(ring):
+            places = [a.arg.indices[i] for i in a.ring.limb_indices(ring)]
+            return Node(Op.PERMUTE, DType.U32, a.src, LimbSelect(ring, tuple(places)))
         return restrict(a.src[0], ring)
     if a.op is Op.BASE_CONVERT:
         return Node(Op.BASE_CONVERT, DType.U32, a.src, ring)

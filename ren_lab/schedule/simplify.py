@@ -4,7 +4,7 @@ Every rule keeps the ring and the domain of the value it replaces. A capital let
 residues of `a` modulo those of S; `c`, `d` are constants.
 """
 
-from ren_lab.ir import DType, Match, Node, Op, const, const_value, is_const, rule, storage
+from ren_lab.ir import DType, LimbSelect, Match, Node, Op, const, const_value, is_const, rule, storage
 from ren_lab.ring import RingSpec, convert_scalar
 from ren_lab.schedule.passes import Pass, in_domain, is_subset, like, restrict
 
@@ -224,6 +224,21 @@ def select_early(node: Node, match: Match) -> Node | None:
     return None
 
 
+@rule(Op.MUL)
+def multiple_of_lift(node: Node, match: Match) -> Node | None:
+    """to_ring(a, R) * c -> (limbs of a in R's places) * c where c is 0 modulo every modulus that R adds"""
+    lifted, c = node.src
+    if lifted.op is not Op.TO_RING or not is_const(c):
+        return None
+    a, ring = lifted.src[0], lifted.arg
+    if a.ring is None or not ring.contains(a.ring) or any(const_value(c) % p for p in ring.moduli if p not in a.ring.moduli):
+        return None
+    # what stands in the added limbs does not matter: it is multiplied by 0
+    own = {p: i for i, p in enumerate(a.ring.moduli)}
+    placed = _u32(Op.PERMUTE, a, arg=LimbSelect(ring, tuple([own.get(p, 0) for p in ring.moduli])))
+    return in_domain(_u32(Op.MUL, placed, like(placed, const_value(c))), node.domain)
+
+
 @rule(Op.COPY)
 def needless_copy(node: Node, match: Match) -> Node | None:
     """copy(a, its own device) -> a;  copy(copy(a, d), e) -> copy(a, e);  copy(c, d) -> c"""
@@ -253,7 +268,7 @@ PASS = Pass(
     rules=(
         fold_constants, constant_is_fixed, constant_right, add_zero, sub_constant, mul_unit, gather_constants, gather_factors,
         collect_terms, neg_inward, sum_of_negative, product_of_negatives, rotations_compose, conjugate_twice, same_ring,
-        ring_of_constant, rescale_constant, select_early, needless_copy, needless_contiguous,
+        ring_of_constant, rescale_constant, select_early, multiple_of_lift, needless_copy, needless_contiguous,
     ),
     count_uses=True,
 )  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ren_lab as ren
+from ren_lab.ir import Op
 from ren_lab.poly import Poly
 from ren_lab.ring import Domain
 from ren_lab.schemes.ckks import CKKSParams, Plaintext, decode, decrypt, encode, encrypt, keygen
@@ -226,6 +227,8 @@ def test_a_product_takes_the_transforms_of_one_division(ctx, name):
     """The divisions by special primes and by the level's group together transform each limb once."""
     x, y = fresh(X).realize(), fresh(Y).realize()
     product = x * x if name == "square" else x * y
+    rescales = [node.arg for node in product.b.node.toposort() if node.op is Op.RESCALE]
+    assert rescales == [PARAMS.special + PARAMS.groups[-1]]
     items = product.b.explain(product.a).schedule
     assert sum(i.output.shape[0] for i in items if i.kind in ("ntt", "intt")) == transforms_per_product(PARAMS)
 

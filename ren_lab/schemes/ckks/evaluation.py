@@ -20,7 +20,7 @@ from ren_lab.events import emitter
 from ren_lab.poly import Poly
 from ren_lab.schemes.ckks import noise
 from ren_lab.schemes.ckks.keys import CKKSContext, context
-from ren_lab.schemes.ckks.keyswitch import Split, SwitchingKey, switched
+from ren_lab.schemes.ckks.keyswitch import SwitchingKey, switched
 from ren_lab.schemes.ckks.noise import Estimate
 from ren_lab.schemes.ckks.operations import OperationDone, user_line
 from ren_lab.schemes.ckks.params import CKKSParams
@@ -179,8 +179,8 @@ class Arithmetic:
             d0, d1, d2 = d0 * factor, d1 * factor, d2 * factor
         parts = []
         for switching, direct in zip(switched(params, level, d2, ctx.relinearization_key), (d0, d1)):
-            undivided = Split(switching).divided(params.special) + direct
-            parts.append(undivided.divided(here.group).joined())
+            lifted = direct.to_ring(switching.ring) * params.special_ring.q  # 0 modulo the special primes
+            parts.append((switching + lifted).rescale(params.special + here.group))
         estimate = _product_estimate(params, level, x, y, square)
         return x._made("multiply", ctx, b=parts[0], a=parts[1], level=below.index, scale=below.scale, factor=1, estimate=estimate)
 
