@@ -105,6 +105,26 @@ class JitCalled:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class OperationDone:
+    """A homomorphic operation of a scheme was asked for.
+
+    Attributes:
+        name: "add", "multiply", "multiply_plain", "rotate", "conjugate", "lower", "encrypt" and the like.
+        level, log2_scale: of the result.
+        precision_bits: the estimate for the worst slot of the result, -log2 of the standard deviation of its error.
+        noise_bits: the estimate of log2 of the standard deviation of a coefficient's error.
+        origin: the user's file and line.
+    """
+
+    name: str
+    level: int
+    log2_scale: float
+    precision_bits: float
+    noise_bits: float
+    origin: tuple[str, int]
+
+
 _observers: ContextVar[tuple[Emit, ...]] = ContextVar("ren_lab_observers", default=())
 
 

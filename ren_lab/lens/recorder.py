@@ -9,10 +9,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from ren_lab.engine import Program
-from ren_lab.events import CompileEnded, CompileStarted, JitCalled, PassFailed, RunEnded, UnitFailed, UnitRan, observe
+from ren_lab.events import (
+    CompileEnded,
+    CompileStarted,
+    JitCalled,
+    OperationDone,
+    PassFailed,
+    RunEnded,
+    UnitFailed,
+    UnitRan,
+    observe,
+)
 from ren_lab.lens.display import html_bundle
 from ren_lab.lens.records import Failure
 from ren_lab.lens.trace import PassCollector, Seconds, Trace
+
+_OPERATIONS = 10_000  # homomorphic operations that a recording keeps
 
 
 class TraceBuilder:
@@ -123,6 +135,8 @@ class Recording:
         self._kept: deque[tuple[Trace, int]] = deque()  # with the number of rewrites that each holds
         self._open: dict[int, TraceBuilder] = {}  # by thread: contexts may be copied into several
         self._called: dict[int, JitCalled] = {}  # by thread: a jitted call whose realization has not begun
+        self._operations: deque[OperationDone] = deque(maxlen=_OPERATIONS)
+        self._operations_seen = 0
         self._lock = threading.Lock()
         self._closed = False
         self._seen = self._failed = 0
@@ -135,7 +149,10 @@ class Recording:
         if self._closed:
             return
         thread = threading.get_ident()
-        if isinstance(record, JitCalled):
+        if isinstance(record, OperationDone):
+            self._operations.append(record)
+            self._operations_seen += 1
+        elif isinstance(record, JitCalled):
             self._called[thread] = record
         elif isinstance(record, CompileStarted):
             if thread in self._open:
@@ -196,6 +213,17 @@ class Recording:
         return Seconds(self._compile_seconds, self._run_seconds)
 
     @property
+    def operations(self) -> tuple[OperationDone, ...]:
+        """The homomorphic operations that were asked for in the block, in their order."""
+        return tuple(self._operations)
+
+    def plot(self, theme: str = "light") -> Any:
+        """Level, scale and estimated precision along the homomorphic operations, as a matplotlib `Figure`."""
+        from ren_lab.lens.operations_plot import plot_operations
+
+        return plot_operations(self.operations, theme)
+
+    @property
     def dropped(self) -> str:
         """What did not fit, in words; empty if everything did."""
         parts = []
@@ -206,6 +234,8 @@ class Recording:
             )
         if self._rewrites_dropped:
             parts.append(f"{self._rewrites_dropped:,} rewrites (raise max_rewrites, now {self.max_rewrites:,})")
+        if self._operations_seen > len(self._operations):
+            parts.append(f"the oldest of {self._operations_seen:,} homomorphic operations")
         return "not kept: " + " and ".join(parts) if parts else ""
 
     @property

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import ren_lab as ren
+from ren_lab.events import OperationDone
 from ren_lab.ir import Op
 from ren_lab.poly import Poly
 from ren_lab.ring import Domain
 from ren_lab.schemes.ckks import CKKSParams, Plaintext, decode, decrypt, encode, encrypt, keygen
 from ren_lab.schemes.ckks.builder import transforms_per_product
-from ren_lab.schemes.ckks.operations import OperationDone
 
 PARAMS = CKKSParams.python_test()
 TOP = PARAMS.depth
