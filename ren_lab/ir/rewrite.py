@@ -62,28 +62,29 @@ class Match:
     def __init__(self, graph: Node, facts: Any) -> None:
         self.facts = facts
         self.original = graph
-        self._uses: Counter[Node] | None = None
+        self._uses: dict[Node, int] | None = None
 
     def uses(self, node: Node) -> int:
         """How many edges of the graph lead to the node, or to what it was rewritten from."""
-        return 0 if self._uses is None else self._uses[node]
+        return 0 if self._uses is None else self._uses.get(node, 0)
 
     def count_use(self, node: Node, more: int = 1) -> None:
         """Tell that a rule's answer uses a node of the graph more often, or less often, than before."""
         if self._uses is not None:
-            self._uses[node] += more
+            self._uses[node] = self._uses.get(node, 0) + more
 
     def count_uses(self, graph: Node) -> None:
-        uses: Counter[Node] = Counter()
+        uses: dict[Node, int] = {}
         for node in graph.toposort():
             for source in node.src:
-                uses[source] += 1
+                uses[source] = uses.get(source, 0) + 1
         self._uses = uses
 
     def carry(self, old: Node, new: Node) -> None:
         """What used `old` uses `new` from now on."""
-        if self._uses is not None and old is not new:
-            self._uses[new] += self._uses[old]
+        uses = self._uses
+        if uses is not None and old is not new:
+            uses[new] = uses.get(new, 0) + uses.get(old, 0)
 
 
 def rewrite(
@@ -118,6 +119,8 @@ def rewrite(
     for r in rules:
         for op in r.ops:
             by_op.setdefault(op, []).append(r)
+    if not by_op:
+        return graph, {node: node for node in graph.toposort()}
     match = Match(graph, facts)
     if count_uses:
         match.count_uses(graph)

@@ -191,6 +191,16 @@ def test_a_failing_realization_leaves_everything_as_it_was(monkeypatch: pytest.M
     assert want.tolist() == late.tolist()
 
 
+def test_a_chain_of_20000_additions_realizes() -> None:
+    ring = RingSpec(2, (13,))
+    terms = [Poly([i], ring) for i in range(7)]
+    total = terms[0]
+    for i in range(20_000):
+        total = total + terms[i % 7]
+    with ren.using(verify=False):
+        assert total.tolist() == [sum(i % 7 for i in range(20_000)) % 13, 0]
+
+
 def test_the_same_structure_is_compiled_once() -> None:
     clear_schedule_cache()
     for c in range(3):
