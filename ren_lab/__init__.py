@@ -47,10 +47,12 @@ def load_ipython_extension(ip: Any) -> None:
     register_magics(ip)
 
 
-if "IPython" in sys.modules:  # in a notebook, the engine's objects show themselves
+if "IPython" in sys.modules:  # in a notebook, objects show themselves and cells have names
     from ren_lab.lens.display import register_displays
+    from ren_lab.lens.theme import place_name
 
     register_displays()
+    events.install_hook("place_name", place_name)
 
 _LAZY = {"trace": "ren_lab.lens", "lens": "ren_lab.lens"}
 

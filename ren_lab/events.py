@@ -6,6 +6,7 @@ return nothing. One that raises is detached and reported as a warning, and the r
 """
 
 import contextlib
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
@@ -166,6 +167,12 @@ _hooks: dict[str, Callable[..., Any]] = {}
 def install_hook(name: str, function: Callable[..., Any]) -> None:
     """Give a lower layer a function of a higher one, by name (`explain`); the package's face does this once."""
     _hooks[name] = function
+
+
+def place_name(file: str) -> str:
+    """What people call a source file: its base name, and "In[6]" for a cell of a notebook that is running."""
+    named = _hooks.get("place_name")
+    return named(file) if named is not None else os.path.basename(file) or file
 
 
 def hook(name: str) -> Callable[..., Any]:

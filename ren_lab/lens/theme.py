@@ -259,11 +259,12 @@ def format_share(share: float) -> str:
 def format_origin(origin: tuple[str, int]) -> str:
     """A source line as people call it: "program.py:31", and "In[3]:2" for line 2 of a notebook's cell."""
     file, line = origin
-    return f"{_place(file)}:{line}"
+    return f"{place_name(file)}:{line}"
 
 
 @lru_cache(maxsize=4096)
-def _place(file: str) -> str:
+def place_name(file: str) -> str:
+    """A source file as people call it: its base name, "In[3]" for a notebook's cell, "cell" for one of an earlier session."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     name = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(file)
     if name is not None:
@@ -276,6 +277,6 @@ def _place(file: str) -> str:
 __all__ = [
     "ALERT_COLOUR", "ALERT_HATCH", "DARK", "EDGES", "FONT", "GRAPH_FONT", "LIGHT", "MARKS", "OUTSIDE_HATCH", "PLOT_FONT",
     "RING_COLOURS", "ROLES", "THEMES", "EdgeStyle", "MarkStyle", "RoleStyle", "Theme", "contrast", "format_bytes",
-    "format_count", "format_origin", "format_seconds", "format_share", "mix", "ring_colour", "role_of", "style_sheet",
+    "format_count", "format_origin", "format_seconds", "format_share", "mix", "place_name", "ring_colour", "role_of", "style_sheet",
     "theme", "with_variables",
 ]  # fmt: skip

@@ -5,12 +5,14 @@ import sys
 from types import CodeType, FrameType
 from typing import Any
 
+from ren_lab.events import place_name
+
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def format_site(where: CodeType | str, line: int) -> str:
-    """`basename:line` of a code object, or `where` itself where it is a ready site."""
-    return where if isinstance(where, str) else f"{os.path.basename(where.co_filename)}:{line}"
+    """`basename:line` of a code object, "In[6]:2" in a notebook's cell, or `where` itself where it is a ready site."""
+    return where if isinstance(where, str) else f"{place_name(where.co_filename)}:{line}"
 
 
 def user_site() -> str:

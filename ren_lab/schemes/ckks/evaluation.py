@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from ren_lab.events import OperationDone, emitter
+from ren_lab.events import OperationDone, emitter, place_name
 from ren_lab.poly import Poly
 from ren_lab.schemes.ckks import noise
 from ren_lab.schemes.ckks.keys import CKKSContext, context
@@ -352,8 +352,8 @@ def _exhausted(ctx: CKKSContext, ciphertext: Arithmetic, what: str) -> NoReturn:
     depth = ctx.params.depth
     file, line = user_line()
     raise ValueError(
-        f"no level is left for the {what} at {file}:{line}: the parameters have {depth} level{'s' * (depth != 1)}, and with it "
-        f"the computation needs {depth - ciphertext.level + 1}; take parameters of more depth, as CKKSParams.build(depth=...), "
+        f"no level is left for the {what} at {place_name(file)}:{line}: the parameters have {depth} level{'s' * (depth != 1)}, "
+        f"and with it the computation needs {depth - ciphertext.level + 1}; take parameters of more depth, as CKKSParams.build(depth=...), "
         "or multiply less often in a row"
     )
 
