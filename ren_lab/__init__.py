@@ -42,9 +42,9 @@ events.install_hook("explain_plan", _explain_plan)
 
 def load_ipython_extension(ip: Any) -> None:
     """`%load_ext ren_lab`: the magics `%%ren_trace` and `%ren_devices`."""
-    from ren_lab.lens.magics import register_magics
+    from ren_lab.widgets.magics import load
 
-    register_magics(ip)
+    load(ip)
 
 
 if "IPython" in sys.modules:  # in a notebook, objects show themselves and cells have names

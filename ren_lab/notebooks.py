@@ -4,6 +4,7 @@ Needs the extra `lab`; papermill, nbclient and nbconvert are imported by the fun
 """
 
 import contextlib
+import copy
 import hashlib
 import json
 import os
@@ -177,5 +178,10 @@ def html_page(executed: Any, title: str) -> str:
     """An executed notebook as one HTML page that fetches nothing; formulas stand in it as their source."""
     from nbconvert import HTMLExporter
 
+    executed = copy.deepcopy(executed)
+    executed.metadata.pop("widgets", None)
+    for cell in executed.cells:  # a page has no kernel for a widget to talk to; its static form says the same
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
     page, _ = HTMLExporter(raw_template=_OFFLINE).from_notebook_node(executed, resources={"metadata": {"name": title}})
     return page

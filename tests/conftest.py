@@ -1,7 +1,6 @@
 """What all tests share: the verifier is on, property tests have no deadline, and what a test needs is there or it is skipped."""
 
 import os
-import shutil
 
 import pytest
 from hypothesis import settings
@@ -11,17 +10,6 @@ os.environ.setdefault("REN_VERIFY", "1")
 
 settings.register_profile("untimed", deadline=None, print_blob=True)
 settings.load_profile("untimed")
-
-CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-
-
-@pytest.fixture(scope="session")
-def chromium() -> str:
-    """Path of a Chromium to drive; tests that ask for it are skipped where there is none."""
-    path = next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
-    if path is None:
-        pytest.skip("no Chromium on the PATH")
-    return path
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -15,14 +15,19 @@ from ren_lab.lens.trace import MemoryView, ScheduleView, Seconds, Trace
 
 if TYPE_CHECKING:
     from ren_lab.lens.scope_stats import ScopeStats
+    from ren_lab.lens.timeline_plot import plot_timeline
 
 
 def __getattr__(name: str) -> Any:
-    """`ScopeStats` is imported when it is first asked for."""
+    """What the ring runtime needs is imported when it is first asked for."""
     if name == "ScopeStats":
         from ren_lab.lens.scope_stats import ScopeStats
 
         return ScopeStats
+    if name == "plot_timeline":
+        from ren_lab.lens.timeline_plot import plot_timeline
+
+        return plot_timeline
     raise AttributeError(f"module 'ren_lab.lens' has no attribute {name!r}")
 
 
@@ -32,5 +37,6 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Failure", "KernelRecord", "KernelTotal", "MemoryView", "Moment", "PassRecord", "Provenance", "Recording", "ScheduleView",
-    "ScopeStats", "Seconds", "Trace", "UnitRecord", "continuity", "explain", "explain_plan", "register_displays", "trace",
+    "ScopeStats", "Seconds", "Trace", "UnitRecord", "continuity", "explain", "explain_plan", "plot_timeline", "register_displays",
+    "trace",
 ]  # fmt: skip

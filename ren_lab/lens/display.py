@@ -73,6 +73,12 @@ def _captured(thing: Any) -> str:
     return trace_html(thing.explain())
 
 
+def _report(thing: Any) -> str:
+    from ren_lab.lens.timeline_plot import report_html
+
+    return report_html(thing)
+
+
 def _ring(thing: Any) -> str:
     from ren_lab.lens.page import ring_html
 
@@ -101,11 +107,12 @@ def register_displays(ip: Any = None) -> bool:
     from ren_lab.memory import MemoryPlan
     from ren_lab.poly import Poly
     from ren_lab.ring import RingSpec
+    from ren_lab.runtime import RunReport
     from ren_lab.schedule import Schedule
 
     views: dict[type, View] = {
         Poly: _poly, Node: _node, Schedule: _schedule, MemoryPlan: _plan, Program: _program, RingSpec: _ring,
-        Plan: _captured,
+        Plan: _captured, RunReport: _report,
     }  # fmt: skip
     formatter = ip.display_formatter.formatters["text/html"]
     for shown_type, view in views.items():

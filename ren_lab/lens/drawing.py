@@ -131,7 +131,8 @@ def style_sheet() -> str:
         ".ren-graph text.o{font-size:12px;font-weight:bold}",
         ".ren-graph .e path{fill:none;stroke:var(--ren-muted);stroke-width:.9}",
         ".ren-graph .e path.h{fill:var(--ren-muted);stroke:none}",
-        ".ren-graph .e text{text-anchor:start;fill:var(--ren-muted);paint-order:stroke;stroke:var(--ren-background);stroke-width:3}",
+        ".ren-graph .e text{text-anchor:start;fill:var(--ren-muted)}",
+        ".ren-graph .e text{paint-order:stroke;stroke:var(--ren-background);stroke-width:3}",
         ".ren-graph .ordering path{stroke-dasharray:1.5 2.5}.ren-graph .device path{stroke-width:3}",
         ".ren-graph .gone path{stroke:var(--ren-grey);stroke-dasharray:4 3}.ren-graph .gone path.h{fill:var(--ren-grey)}",
         ".ren-graph .faint{opacity:.3}",
@@ -152,7 +153,9 @@ def style_sheet() -> str:
         ink = light if light == dark else "var(--ren-background)"
         out.append(f".ren-graph .mark-{name} .b text{{fill:{ink};font-weight:bold;font-size:13px}}")
         if mark.struck:
-            out.append(f".ren-graph .mark-{name}>text{{text-decoration:line-through}}.ren-graph .mark-{name} .s{{stroke-dasharray:5 3}}")
+            out.append(
+                f".ren-graph .mark-{name}>text{{text-decoration:line-through}}.ren-graph .mark-{name} .s{{stroke-dasharray:5 3}}"
+            )
     now = "stroke:var(--ren-vermillion);stroke-width:3.5;stroke-dasharray:none"
     out += [
         # states of a stepper
@@ -163,8 +166,10 @@ def style_sheet() -> str:
         ".ren-graph .v.writes .s{stroke:var(--ren-vermillion);stroke-width:2.8}",
         # arenas and rings
         ".ren-arena .v{opacity:.4}.ren-arena .v.live{opacity:1}",
-        ".ren-graph .axis,.ren-graph .bound{fill:none;stroke:var(--ren-muted);stroke-width:1}.ren-graph .bound{stroke-dasharray:6 4}",
-        ".ren-graph .cursor rect{fill:var(--ren-vermillion);opacity:.16}.ren-graph .cursor path{stroke:var(--ren-vermillion);stroke-width:2}",
+        ".ren-graph .axis,.ren-graph .bound{fill:none;stroke:var(--ren-muted);stroke-width:1}",
+        ".ren-graph .bound{stroke-dasharray:6 4}",
+        ".ren-graph .cursor rect{fill:var(--ren-vermillion);opacity:.16}",
+        ".ren-graph .cursor path{stroke:var(--ren-vermillion);stroke-width:2}",
         ".ren-graph .track,.ren-graph .arc{fill:none;stroke-width:9}.ren-graph .track{stroke:var(--ren-rule)}",
         ".ren-graph .full{stroke-dasharray:.02 .01!important;stroke:var(--ren-vermillion)!important}",
         ".ren-graph .line{fill:none;stroke-width:1.6}",

@@ -1,8 +1,9 @@
 """Where the vertices of several pictures stand, so that a vertex keeps its place from one picture to the next.
 
 The union of some pictures is laid out once: everything that has the same key stands in the same place in all of them. A long
-chain of pictures is cut where the union would leave any of them mostly empty. The layout program of `dot` does the work; where there is none, layers by longest path and barycentres (K. Sugiyama, S. Tagawa and
-M. Toda, "Methods for visual understanding of hierarchical system structures", 1981) give a plainer picture.
+chain of pictures is cut where the union would leave any of them mostly empty. The layout program of `dot` does the work; where
+there is none, layers by longest path and barycentres give a plainer picture (K. Sugiyama, S. Tagawa and M. Toda, "Methods for
+visual understanding of hierarchical system structures", 1981).
 """
 
 import shlex
@@ -22,7 +23,8 @@ LABEL_LENGTH = 34  # characters of a label's line; the rest is in the details
 _GAP_X, _GAP_Y = 16.0, 26.0  # pixels between vertices
 _PAD = 10.0
 _SWEEPS = 6
-_ROOM = 2.4  # a shared layout has at most so many places for each vertex of any picture
+_ROOM, _LESS_ROOM = 2.4, 1.6  # a shared layout has at most so many places for each vertex of any picture, small or large
+_SMALL = 40  # vertices
 _FEW_READERS = 3
 _FAN = 6  # vertices side by side under one
 
@@ -89,7 +91,7 @@ def size(vertex: Vertex) -> tuple[float, float]:
     """Width and height of a vertex in pixels, as its label and its shape need; on the generous side."""
     first, *small = map(len, lines_of(vertex))
     width = max(8.6 * first + (20 if vertex.mark else 0), 6.2 * max(small, default=0)) + 18
-    height = 18 + 13 * len(small) + 8
+    height = 26.0 + 13 * len(small)
     match theme.ROLES[vertex.role].shape:
         case "trapezium":
             width += 0.55 * height
@@ -136,7 +138,7 @@ def lay_out_chain(views: Sequence[GraphView]) -> list[Layout]:
     for view in views:
         here = {vertex.key for vertex in view.vertices}
         smallest = min(len(here), *(len(known.vertices) for known in stretch)) if stretch else len(here)
-        if stretch and len(keys | here) > _ROOM * smallest:
+        if stretch and len(keys | here) > smallest * (_ROOM if smallest < _SMALL else _LESS_ROOM):
             layouts += [lay_out(stretch)] * len(stretch)
             stretch, keys = [], set()
         stretch.append(view)
@@ -222,14 +224,14 @@ def layered(sizes: Mapping[str, tuple[float, float]], ends: Sequence[Ends]) -> L
     layer: dict[str, int] = {}
     for key in sizes:  # sources come first in every view, so in the union nearly always
         layer[key] = 1 + max((layer[source] for source in above[key]), default=-1)
-    for key in reversed(sizes):  # sources next to their first user, not all at the top
+    for key in reversed(list(sizes)):  # sources next to their first user, not all at the top
         if below[key] and not above[key]:
             layer[key] = min(layer[target] for target in below[key]) - 1
     rows: list[list[str]] = [[] for _ in range(max(layer.values()) + 1)]
     for key in sizes:
         rows[layer[key]].append(key)
 
-    centre = {key: 0.0 for key in sizes}
+    centre = dict.fromkeys(sizes, 0.0)
 
     def spread(row: list[str]) -> None:
         x = -sum(sizes[key][0] + _GAP_X for key in row) / 2

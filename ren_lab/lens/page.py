@@ -249,13 +249,30 @@ def _input(trace: "Trace") -> str:
     return graph_picture(graph_view(trace.graph, origins=trace.provenance.stages[0]))
 
 
-def _page(title: str, lead: str, sections: Sequence[tuple[str, str, str]]) -> str:
+def _steppers(trace: "Trace") -> str:
+    """The steppers of a trace: passes, schedule and, where units ran on the rings, the rings."""
+    from ren_lab.lens.pass_steps import PassSteps
+    from ren_lab.lens.ring_steps import RingSteps
+    from ren_lab.lens.schedule_steps import ScheduleSteps
+    from ren_lab.lens.stepper_page import stepper_html, stepper_script
+
+    pieces = []
+    if trace.passes or trace.error is not None:
+        pieces.append(safely(lambda: stepper_html(PassSteps.of(trace), "pass-steps")))
+    if trace.program is not None:
+        pieces.append(safely(lambda: stepper_html(ScheduleSteps(trace), "schedule-steps")))
+    if trace.scope_stats is not None:
+        pieces.append(safely(lambda: stepper_html(RingSteps(trace.scope_stats), "ring-steps", interval=150)))
+    return "".join(f'<div style="margin:10px 0">{piece}</div>' for piece in pieces) + stepper_script()
+
+
+def _page(title: str, lead: str, sections: Sequence[tuple[str, str, str]], style: str = "") -> str:
     links = "".join(f'<a href="#{ident}">{escape(name)}</a>' for ident, name, _ in sections)
     body = "".join(f'<section id="{ident}"><h2>{escape(name)}</h2>{inner}</section>' for ident, name, inner in sections)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{theme.style_sheet()}\n{STYLE}\n{_PAGE_STYLE}</style></head>"
+        f"<title>{escape(title)}</title><style>{theme.style_sheet()}\n{STYLE}\n{_PAGE_STYLE}\n{style}</style></head>"
         f'<body class="ren-lab"><main><h1>{escape(title)}</h1><p>{escape(lead)}</p>'
         f'<nav aria-label="Sections">{links}<button id="open" type="button">open or close all</button></nav>{body}</main>'
         f"<script>{_SCRIPT}</script></body></html>\n"
@@ -265,7 +282,11 @@ def _page(title: str, lead: str, sections: Sequence[tuple[str, str, str]]) -> st
 def trace_page(trace: "Trace") -> str:
     """A trace as one page."""
     outputs = format_count(len(trace.graph.src), "output")
-    return _page(f"Trace of {outputs}", trace_headline(trace), _trace_sections(trace))
+    sections = _trace_sections(trace)
+    sections.insert(1 if trace.error is not None else 0, ("steps", "Step through", safely(lambda: _steppers(trace))))
+    from ren_lab.lens.stepper_page import stepper_styles
+
+    return _page(f"Trace of {outputs}", trace_headline(trace), sections, stepper_styles())
 
 
 # recordings

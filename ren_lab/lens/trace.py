@@ -271,6 +271,12 @@ class Trace:
 
         write_page(path, trace_page(self))
 
+    def to_perfetto(self, path: str | os.PathLike[str]) -> None:
+        """Write the passes and the run as a timeline that Perfetto and Chrome open; see `lens.perfetto`."""
+        from ren_lab.lens.perfetto import save_perfetto
+
+        save_perfetto(self, path)
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         from ren_lab.lens.page import trace_html
 

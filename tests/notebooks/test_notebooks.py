@@ -30,7 +30,111 @@ class Expected:
 
 
 # By the number that the file name begins with.
-EXPECTED: dict[str, Expected] = {}
+EXPECTED: dict[str, Expected] = {
+    "01": Expected(
+        parameters={"log_n": 6},
+        kinds=frozenset({"text/html"}),
+        texts=(
+            "schedule of 6 items: 6 kernels",
+            "Pass 1, simplify: 7 nodes removed",
+            "rotate(a, k) -> automorphism(a, 5^k mod 2n)",
+            "Pass 7, build_becomes_map: nothing to do.",
+            "<AUTOMORPHISM n=2^6 × 4 limbs NTT>",
+            "fetched from the schedule cache",
+            "all coefficients agree: True",
+            "24 nodes before, 5 now",
+            "'view_2x64'",
+            "u * v.rotate(1) + 1  from the cache",
+            "u * v.rotate(2) + 1  compiled",
+        ),
+    ),
+    "02": Expected(
+        parameters={"log_n": 6, "limbs": 5, "degree": 4},
+        kinds=frozenset({"text/html", "image/png"}),
+        texts=("already allocated", "final output", "pinned", "source of a copy", "view", "tlsf, backwards", "python:1"),
+    ),
+    "03": Expected(
+        parameters={"log_n": 6, "rounds": 3, "timed_log_n": [4, 6]},
+        kinds=frozenset({"text/html", "image/png"}),
+        texts=(
+            "replay and function agree: True",
+            "domain of argument 0 is NTT, not COEFF",
+            "argument 0.weight is 3, not 2",
+            "non-Poly scalar arg changed",
+            "Random number generation during jit capture is not supported",
+            "five rounds agree: True",
+            "reuse_outputs=False 5",
+            "reuse_outputs=True  8",
+            "each result dropped: 1\n",
+            "each result kept:    3\n",
+        ),
+    ),
+    "04": Expected(
+        parameters={"steps": 2, "seed": 3},
+        kinds=frozenset({"text/html", "image/png"}),
+        texts=(
+            "<Plaintext: 512 slots, level 6, scale 2^29.00>",
+            "{'MUL': 10, 'ADD': 5, 'TO_RING': 6, 'RESCALE': 2, 'NTT': 0, 'INTT': 0}",
+            "Schedule of 18 items: 18 kernels",
+            "  0 mul_intt_4x1024",
+            "  8 permute_intt_6x1024",
+            "Pass 3 of 12, inject_domains: 18 nodes added",
+            "2 * x                0      6",
+            "each alone: 16 and 16 kernels; together: 26",
+            "x ** 4        <Ciphertext: level 4",
+            "lower           level 3",
+            "no level is left for the product",
+            "hits: 1",
+        ),
+    ),
+    "05": Expected(
+        parameters={"tasks": 40},
+        kinds=frozenset({"text/html", "image/png"}),
+        texts=(
+            "depth 5  ring 3  slots in use [1, 1, 1, 3]",
+            "quick ones ended     slots in use [0, 7, 0, 0]",
+            "quick ones ended     slots in use [1, 0, 0, 0]",
+            "ring 1 holds 7 of 8 slots",
+            "32 of 32 slots in use and 1 more wanted",
+            "split the scope    20 of 32 slots, 0 waits",
+            "9 slots, 1024 bytes, 8 edges",
+            "rings 1 and 3 are idle",
+            "task_window of ring 1 is full: 32 of 32",
+            "the run stopped inside the scope",
+            "every task has run: True",
+        ),
+    ),
+    "06": Expected(
+        parameters={"blocks": 64},
+        kinds=frozenset({"text/html", "image/png"}),
+        texts=(
+            "Pass 5 of 5, materialize_runtime_scopes: 2 rewrites",
+            "rings 1 to 3 are idle: rebalance scopes before resizing",
+            "ring 0: 32 tasks, at most 32 slots;  ring 1: 32 tasks, at most 32 slots",
+            "4 of 4 slots in use and 1 more wanted",
+            "ring 3 carries depths 3 to 4",
+            "ring 2: 8 tasks",
+            "one submission wants more than all 131072",
+            "by hand     259 KiB mapped",
+            "streamed  reads w BYPASS   decided by: scope",
+            "same results: True   same code: True",
+            "'out' is declared BYPASS",
+        ),
+    ),
+    "07": Expected(
+        parameters={"readers": 3, "rows": 128},
+        kinds=frozenset({"text/html", "image/png"}),
+        texts=(
+            "y is 2.0 and x is 0.0",
+            "4  odd elements     task 4  (0, 1, 2)",
+            "entries of the last task: 2",
+            "~ 2  double  task 2",
+            "pl.region(table, [part * 64, 0], [64, 64])",
+            "2 that consume what failed were skipped",
+            "skipped: 2  z is 1.0",
+        ),
+    ),
+}
 
 
 def _expected(notebook: Path) -> Expected:
