@@ -105,7 +105,7 @@ def _allowed(resource: str, wanted: int) -> int:
 
 
 def _idle_rings(stats: "ScopeStats") -> list[int]:
-    used = {peak.ring for peak in stats.peaks()}
+    used = {peak.ring for peak in stats.peaks()} | {sample["ring"] for sample in stats.open_scopes()}
     return [ring for ring in range(stats.rings) if ring not in used]
 
 

@@ -49,6 +49,7 @@ def scope_stats_figure(stats: "ScopeStats", theme_name: str = "light") -> "Figur
                 _draw_resource(axis, stats, resource, look)
         axes[-1].set_xlabel("scopes, in the order in which they ended")
         axes[-1].xaxis.get_major_locator().set_params(integer=True)
+        axes[-1].set_xlim(-0.6, max(len(stats.pairs()), 2) - 0.4)
         figure.suptitle(_title(stats), x=0.01, ha="left", fontsize=10.5, fontweight="bold")
         axes[0].set_title(
             "line: high water    filled: in use at exit    dots: allocated    digit: ring",

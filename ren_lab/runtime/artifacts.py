@@ -3,7 +3,6 @@
 import inspect
 import os
 import re
-import tempfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -60,7 +59,7 @@ class KernelSaver:
         self._kernels.mkdir(parents=True, exist_ok=True)
         self._seen: set[Any] = set()
         self._names: set[str] = set()
-        _write_whole(folder / "program.py", source_of(program))
+        write_whole(folder / "program.py", source_of(program))
 
     def save(self, function: Callable[..., Any]) -> None:
         """Write the kernel's source the first time it is seen; functions made from one piece of source are one kernel."""
@@ -76,16 +75,16 @@ class KernelSaver:
             number += 1
             name = f"{stem}_{number}"
         self._names.add(name)
-        _write_whole(self._kernels / f"{name}.py", source_of(function))
+        write_whole(self._kernels / f"{name}.py", source_of(function))
 
 
-def _write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
     """Write through a temporary file, so that an interrupt leaves the old file or the new one."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
             file.write(text if text.endswith("\n") else text + "\n")
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

@@ -303,37 +303,30 @@ class Orchestrator:
         return array
 
     def wait(self, *what: Any) -> None:
-        """Wait until tasks (ids, or sequences of ids) have ended, or until the writers of arrays have.
+        """Wait until tasks have ended: ids, or sequences of ids; or until the writers of arrays have.
 
-        A program that looks at values while it submits waits for them first.
+        A program that looks at values while it submits waits for them first. A NumPy array always stands for its data,
+        also when it holds integers; for ids that are kept in one give `ids.tolist()`.
 
         Raises:
             TaskError: one of them failed.
         """
         self._check_caller("wait")
-        executor = self._executor
         core = self._core
-        with executor.lock:
+        with self._executor.lock:
             tasks: list[Task] = []
             poisoned = False
             for item in what:
-                if isinstance(item, np.ndarray) and item.dtype.kind not in "iu":
+                if isinstance(item, np.ndarray):
                     poisoned |= self._writers(item, tasks)
                     continue
-                try:
-                    ids = flat_ids((item,), core.next_id)
-                except ValueError:
-                    if not isinstance(item, np.ndarray):
-                        raise
-                    poisoned |= self._writers(item, tasks)
-                    continue
-                known = [core.tasks.get(identity) for identity in ids]
+                ids = flat_ids((item,), core.next_id)
                 poisoned |= any(identity in core.failed_ids for identity in ids)
-                tasks.extend(task for task in known if task is not None)
-            executor.wait(lambda: all(task.ended for task in tasks))
+                tasks.extend(core.tasks[identity] for identity in ids if identity in core.tasks)
+            self._executor.wait(lambda: all(task.ended for task in tasks))
             if poisoned or any(task.failed for task in tasks):
                 raise self._task_error()
-        executor.settle()
+        self._executor.settle()
 
     # -- the parts of a submission --------------------------------------------------------------------------------------
 

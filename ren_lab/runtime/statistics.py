@@ -6,9 +6,11 @@ complete or says that it is not at every moment, and is never rewritten.
 """
 
 import json
+import os
 import warnings
 from pathlib import Path
 
+from ren_lab.runtime.artifacts import write_whole
 from ren_lab.runtime.core import Core
 from ren_lab.runtime.scopes import Scope
 
@@ -26,9 +28,10 @@ class ScopeStatsWriter:
         self._total = 0
         self._dropped = 0
         self._withheld: list[str] = []
-        self._file = path.open("w+b", buffering=1 << 16)
         self._width = len(self._header(True)) + 2 * _COUNT_DIGITS
-        self._file.write(self._header(True).ljust(self._width) + b"\n")
+        write_whole(path, self._header(True).ljust(self._width).decode())  # never there without its first line
+        self._file = path.open("r+b", buffering=1 << 16)
+        self._file.seek(0, os.SEEK_END)
 
     def _header(self, fatal: bool) -> bytes:
         rings = self._core.rings
@@ -80,6 +83,9 @@ class ScopeStatsWriter:
             with self._file:
                 self._file.flush()
                 self._file.seek(0)
+                if fatal:  # an interrupt may have come between a sample and its count
+                    self._total = sum(1 for _ in self._file) - 1 + self._dropped
+                    self._file.seek(0)
                 self._file.write(self._header(fatal).ljust(self._width))
         except OSError as error:
             warnings.warn(f"the scope statistics in {self.path} are incomplete: {error}", RuntimeWarning, stacklevel=3)

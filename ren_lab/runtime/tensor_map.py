@@ -244,10 +244,10 @@ class TensorMap:
         known = self._exact.get(region)
         if known is not None and known.alone:
             return (known,)
-        met = []
+        met: list[Record] = []
         for record in self._index.candidates(region):
-            if record is known:
-                met.append(record)
+            if known is not None and record is known:
+                met.append(known)
             elif overlaps(record.region, record.array, region, array):
                 if record.array is None:
                     self._drop(record)

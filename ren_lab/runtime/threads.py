@@ -59,6 +59,8 @@ class ThreadExecutor:
 
     def dispatch(self, task: Task) -> None:
         """Queue a task that is ready, and start a thread for it where all are busy."""
+        if self._stopping:
+            return
         calls = task.block_count
         if calls:
             for block in range(calls):
@@ -145,6 +147,8 @@ class ThreadExecutor:
             if recorder is not None:
                 recorder.ran(task, block, index, start, self.now_ns())
             done.append(task)
+            if self._stopping:
+                return
             task = item = None  # an idle worker keeps nobody's arrays alive
             try:
                 self.settle()
@@ -161,6 +165,7 @@ class ThreadExecutor:
             self._queue.put(None)
         for thread in self._threads:
             thread.join()
+        self._threads.clear()
 
     def abort(self, stalled: bool) -> None:
         """End the threads after the kernels that are running, and drop what has not started.
@@ -177,5 +182,8 @@ class ThreadExecutor:
             self._queue.put(None)
         deadline = time.monotonic() + _GRACE_S
         for thread in self._threads:
+            while thread.ident is None and time.monotonic() < deadline:
+                time.sleep(0.001)  # an interrupt came while it was being started
             if thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()) if stalled else None)
+        self._threads.clear()

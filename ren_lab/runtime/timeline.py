@@ -98,7 +98,7 @@ class RingTotals:
     edge_peak: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RunReport:
     """What `Worker.run` returns.
 
@@ -141,6 +141,9 @@ class RunReport:
     def total_mapped_bytes(self) -> int:
         """All four heaps."""
         return sum(self.mapped_bytes)
+
+    def __repr__(self) -> str:
+        return f"<RunReport: {str(self).splitlines()[0]}>"
 
     def __str__(self) -> str:
         lines = [

@@ -371,3 +371,22 @@ def test_the_error_is_picked_apart_by_its_attributes():
     assert isinstance(error, RuntimeError)
     assert re.fullmatch(r"test_runtime_capacity.py:\d+", error.site)
     assert (error.requested, error.used, error.capacity, error.ring, error.depth) == (1, 4, 4, 0, 0)
+
+
+@pytest.mark.slow
+@platforms
+def test_525312_tasks_go_through_the_default_window(platform):
+    """256 x 4 scopes, each of 128 x 4 tasks and one more."""
+    x = np.zeros(4)
+    rows = list(np.zeros((128 * 4, 4)))
+    rounds = np.zeros(1, np.int64)
+
+    def program(orch):
+        for _ in range(256 * 4):
+            with orch.scope():
+                for row in rows:
+                    orch.submit(nothing, [x], [row])
+                orch.submit(lambda v: v.__iadd__(1), inouts=[rounds])
+
+    report = go(program, platform)
+    assert report.tasks == report.completed == 525_312 and rounds[0] == 1024

@@ -407,6 +407,22 @@ def test_wait_lets_a_program_look_at_values(platform):
     assert seen == [5, 6]
 
 
+@platforms
+def test_an_array_of_integers_is_waited_for_as_data(platform):
+    """Its values would pass for ids."""
+    x = np.zeros(2, np.int64)
+    seen = []
+
+    def program(orch):
+        orch.submit(nothing)
+        orch.submit(lambda v: v.fill(7), outputs=[x], cost=10**6)
+        orch.wait(x[1:])
+        seen.append(x[1])
+
+    go(program, platform)
+    assert seen == [7]
+
+
 BAD_ARGUMENTS = [
     ({"inputs": np.zeros(3)}, TypeError, "give a list"),
     ({"inputs": iter([np.zeros(3)])}, TypeError, "list or a tuple"),

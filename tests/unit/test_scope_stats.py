@@ -4,10 +4,11 @@ import copy
 import json
 import warnings
 
+import numpy as np
 import pytest
 
 from ren_lab.lens.scope_stats import Measures, ScopeStats
-from ren_lab.runtime import RunConfig
+from ren_lab.runtime import RingCapacityError, RunConfig, Worker
 
 META = {
     "version": 6,
@@ -406,3 +407,19 @@ def test_text_and_records(tmp_path):
     first = stats.to_records()[0]
     assert first["site"] == "a.py:2" and first["task_window_high_water"] == 18 and first["heap_alloc"] == 3072
     assert all(isinstance(value, int | str) for value in first.values()) and len(first) == 13
+
+
+def test_a_ring_in_which_the_run_stopped_is_not_idle(tmp_path):
+    x, rows = np.zeros(4), np.zeros((9, 4))
+
+    def program(orch):
+        with orch.scope():
+            for k in range(9):
+                orch.submit(lambda a, b: None, inputs=[x], outputs=[rows[k]])
+
+    config = RunConfig(platform="sim", ring_task_window=4, enable_scope_stats=True, work_dir=tmp_path)
+    with Worker(config) as worker, pytest.raises(RingCapacityError):
+        worker.run(program)
+    stats = ScopeStats.load(tmp_path / "dfx_outputs" / "scope_stats" / "scope_stats.jsonl")
+    idle = [f for f in stats.findings() if f.kind == "idle"]
+    assert stats.open_scopes() and not any("ring 1" in str(f) or "0 to 3" in str(f) for f in idle)
