@@ -31,6 +31,7 @@ class Expected:
 
 # By the number that the file name begins with.
 EXPECTED: dict[str, Expected] = {
+    "00": Expected(parameters={"n": 256}, kinds=frozenset({"text/html", "application/vnd.jupyter.widget-view+json"})),
     "01": Expected(
         parameters={"log_n": 6},
         kinds=frozenset({"text/html"}),
