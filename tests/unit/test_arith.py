@@ -1,5 +1,6 @@
 """The arithmetic of the NumPy backend, against plain integers, on rings from the smallest to the largest legal moduli."""
 
+import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
 
@@ -394,3 +395,34 @@ def test_programs_of_helpers_equal_integers(data):
             values = oracle.negacyclic_product(values, others, q)
         assert_reduced(a, ring)
     assert arith.crt(arith.from_montgomery(a, ring), ring) == values
+
+
+def primes_below(bound, count, n=16):
+    candidates = range((bound - 2) // (2 * n) * 2 * n + 1, 0, -2 * n)
+    return tuple(itertools.islice(filter(oracle.is_prime, candidates), count))
+
+
+# Just below a power of two, 2^64 modulo a prime is small, and so are the products that reduce a sum: take others as well.
+@pytest.mark.parametrize("bound", [2**29, 2**30 - 10**8, 1_500_000_000, 2_000_000_000, 2**31], ids=lambda b: f"primes<{b}")
+@pytest.mark.parametrize("count", [2, 8, 12, 33, 70])
+def test_many_digits_of_full_size(bound, count):
+    """Sums of many centred residues are reduced before they leave the range of a product."""
+    ring = RingSpec(16, primes_below(bound, 3))
+    rng = np.random.default_rng(count)
+    words = rng.integers(0, 2**32, (count, 4096), dtype=np.uint32)
+    words[:, :4] = 2**32 - 1
+    got = arith.to_rns(words, ring)
+    values = [sum(int(w) << 32 * i for i, w in enumerate(column)) for column in words.T]
+    assert got.tolist() == [[oracle.montgomery(v, p) for v in values] for p in ring.moduli]
+
+
+@pytest.mark.parametrize("limbs", [9, 24, 64])
+@pytest.mark.parametrize("bound", [2**29, 2_000_000_000], ids=lambda b: f"primes<{b}")
+def test_lifts_from_many_limbs_of_full_size(bound, limbs):
+    moduli = primes_below(bound, limbs + 3)
+    src, dst = RingSpec(16, moduli[3:]), RingSpec(16, moduli[:3])
+    rng = random.Random(limbs)
+    values = [rng.randrange(src.q) for _ in range(252)] + [0, 1, src.q - 1, src.q // 3]
+    a = np.array([[oracle.montgomery(v, p) for v in values] for p in src.moduli], np.uint32)
+    got = arith.base_convert(a, src, dst)
+    assert got.tolist() == [[oracle.montgomery(oracle.centred(v, src.q), p) for v in values] for p in dst.moduli]

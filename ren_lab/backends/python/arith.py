@@ -142,7 +142,8 @@ class _Combination:
                 start, total = i, 0
             total += bound
         self.groups.append(range(start, len(bounds)))
-        # Each group adds a centred residue; two of them are in (-p, p).
+        # Each group adds a centred residue; two of them are in (-p, p), and `most` of them may be multiplied by 1 again.
+        self.most = limit // ((max(ring.moduli) - 1) // 2)
         self.one = None
         if len(self.groups) > 2:
             self.one = np.stack([constmul.words([1], p) for p in ring.moduli])
@@ -155,18 +156,29 @@ class _Combination:
             self._apply(rows[:, part], out[:, part])
 
     def _apply(self, rows: np.ndarray, out: np.ndarray) -> None:
-        result = None
+        result, held = None, 0  # the sum so far, and how many centred residues it holds
         for group in self.groups:
             total = rows[group[0]] * self.words[group[0]]
             for i in group[1:]:
                 total += rows[i] * self.words[i]
             constmul.finish(total, self.p)
-            result = total if result is None else np.add(result, total, out=result)
+            if result is None:
+                result = total
+            else:
+                if held == self.most:
+                    self._centre(result)
+                    held = 1
+                result += total
+            held += 1
         assert result is not None
-        if self.one is not None:
-            result *= self.one
-            constmul.finish(result, self.p)
+        if held > 2:
+            self._centre(result)
         constmul.reduce_once(result, self.p_out, out)
+
+    def _centre(self, result: np.ndarray) -> None:
+        assert self.one is not None
+        result *= self.one
+        constmul.finish(result, self.p)
 
 
 @lru_cache(maxsize=256)
