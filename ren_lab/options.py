@@ -23,6 +23,8 @@ class Options:
         source_lines: remember the user's source line of each operation (`REN_SOURCE_LINES=0` turns it off).
         max_kernel_loads: most buffer loads that one fused kernel may hold, at least 2.
         schedule_cache_size: how many compiled schedules are kept, least recently used first to go; 0 keeps none.
+        threads: how many threads native kernels use, at least 1; all cores if None (`REN_THREADS`).
+        cc: the C compiler for native kernels, or None to look for one (`CC`).
         dot: path of the layout program for graphs, or None to look for one (`REN_LAB_DOT`).
     """
 
@@ -31,11 +33,15 @@ class Options:
     source_lines: bool = True
     max_kernel_loads: int = 32
     schedule_cache_size: int = 256
+    threads: int | None = None
+    cc: str | None = None
     dot: str | None = None
 
     def __post_init__(self) -> None:
         if self.max_kernel_loads < 2:
             raise ValueError(f"max_kernel_loads is {self.max_kernel_loads}; a kernel needs at least 2 loads: give 2 or more")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads is {self.threads}; give 1 or more, or None for all cores")
         if self.schedule_cache_size < 0:
             raise ValueError(f"schedule_cache_size is {self.schedule_cache_size}; give 0 (keep none) or more")
 
@@ -45,6 +51,14 @@ class Options:
         return (self.max_kernel_loads,)
 
 
+def _number(text: str | None, name: str) -> int | None:
+    if not text:
+        return None
+    if not text.isdecimal():
+        raise ValueError(f"{name} is {text!r}; set it to a number of at least 1, or unset it")
+    return int(text)
+
+
 def from_environment() -> Options:
     """Options with the values that environment variables give."""
     env = os.environ.get
@@ -52,6 +66,8 @@ def from_environment() -> Options:
         device=env("REN_DEVICE") or None,
         verify=env("REN_VERIFY", "0").lower() not in _FALSE,
         source_lines=env("REN_SOURCE_LINES", "1").lower() not in _FALSE,
+        threads=_number(env("REN_THREADS"), "REN_THREADS"),
+        cc=env("CC") or None,
         dot=env("REN_LAB_DOT") or None,
     )
 

@@ -11,11 +11,13 @@ from ren_lab.backends.base import (
     devices,
     register,
 )
+from ren_lab.backends.cpu import CpuBackend
 from ren_lab.backends.python.backend import PythonBackend
 
 register("python", PythonBackend)
+register("cpu", CpuBackend)
 
 __all__ = [
-    "Backend", "DeviceInfo", "DeviceUnavailable", "PythonBackend", "Runner", "backend", "default_device", "device_name", "devices",
+    "Backend", "CpuBackend", "DeviceInfo", "DeviceUnavailable", "PythonBackend", "Runner", "backend", "default_device", "device_name", "devices",
     "register",
 ]  # fmt: skip

@@ -70,7 +70,6 @@ _lock = threading.Lock()
 # Known kinds of device: how a backend is made, or what is missing.
 _factories: dict[str, Callable[[int], Backend]] = {}
 _missing: dict[str, str] = {
-    "cpu": "this version of ren-lab has no native CPU backend; use device 'python'",
     "cuda": "this version of ren-lab has no CUDA backend; use device 'python'",
 }
 

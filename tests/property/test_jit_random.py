@@ -3,6 +3,7 @@
 import random
 import threading
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ def make_function(seed: int) -> Any:
 
     def function(x: Poly, pair: Pair, more: dict[str, list[Poly]]) -> Any:
         rng = random.Random(seed)
-        pool = [x, pair.left, pair.right, *more["k"], CONSTANT]
+        pool = [x, pair.left, pair.right, *more["k"], constant(x.device)]
         for _ in range(rng.randrange(1, 12)):
             a, b = rng.choice(pool), rng.choice(pool)
             match rng.randrange(8):
@@ -59,7 +60,13 @@ def make_function(seed: int) -> Any:
     return function
 
 
-CONSTANT = Poly([3, 1, 4, 1, 5], RING).realize()
+DEVICES = [d.name for d in ren.devices() if d.available]
+
+
+@lru_cache
+def constant(device: str) -> Poly:
+    """A polynomial that functions reach through their closure."""
+    return Poly([3, 1, 4, 1, 5], RING, device=device).realize()
 
 
 def values(result: Any) -> list[list[int]]:
@@ -68,9 +75,15 @@ def values(result: Any) -> list[list[int]]:
     return [p.tolist() for p in (pair.left, pair.right, second, named["z"])] + [[pair.tag]]
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6), prune=st.booleans())
-def test_jitted_equals_plain_over_many_calls(seed: int, prune: bool) -> None:
+def test_jitted_equals_plain_over_many_calls(device: str, seed: int, prune: bool) -> None:
+    with ren.using(device=device):
+        many_calls(seed, prune)
+
+
+def many_calls(seed: int, prune: bool) -> None:
     rng = random.Random(seed)
     plain = make_function(seed)
     jitted = ren.jit(plain, prune=prune)
@@ -92,18 +105,20 @@ def test_jitted_equals_plain_over_many_calls(seed: int, prune: bool) -> None:
     assert len(jitted.plans) <= 4
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("threads", [2, 4])
-def test_threads_share_a_plan_without_mixing_results(threads: int) -> None:
+def test_threads_share_a_plan_without_mixing_results(threads: int, device: str) -> None:
     plain = make_function(7)
     jitted = ren.jit(plain)
     wrong: list[Any] = []
 
     def work(number: int) -> None:
         rng = random.Random(number)
-        for _ in range(30):
-            args = (poly(rng), Pair(poly(rng), poly(rng)), {"k": [poly(rng)]})
-            if values(jitted(*args)) != values(plain(*args)):
-                wrong.append(number)
+        with ren.using(device=device):
+            for _ in range(30):
+                args = (poly(rng), Pair(poly(rng), poly(rng)), {"k": [poly(rng)]})
+                if values(jitted(*args)) != values(plain(*args)):
+                    wrong.append(number)
 
     workers = [threading.Thread(target=work, args=(i,)) for i in range(threads)]
     for w in workers:

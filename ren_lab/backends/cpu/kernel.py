@@ -1,0 +1,183 @@
+"""One kernel, ready to be called; and whole programs as one call."""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ren_lab.backends.cpu.library import Library
+from ren_lab.backends.render import Rendered, Table
+from ren_lab.backends.render.parameters import TRANSFORM, twiddles
+
+_address_of = ctypes.addressof
+_from_buffer = ctypes.c_char.from_buffer
+
+ALIGNMENT = 64
+
+
+def aligned(shape: tuple[int, int]) -> np.ndarray:
+    """uint32[shape], its content undefined, that begins at a cache line."""
+    nbytes = 4 * shape[0] * shape[1]
+    block = np.empty(nbytes + ALIGNMENT, np.uint8)
+    skip = -address(block) % ALIGNMENT
+    return block[skip : skip + nbytes].view(np.uint32).reshape(shape)
+
+
+def address(array: np.ndarray) -> int:
+    """Where the data of a contiguous array is."""
+    try:
+        return _address_of(_from_buffer(array))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        if not array.flags.c_contiguous:
+            raise ValueError(f"a storage of shape {array.shape} is not contiguous; copy it with np.ascontiguousarray") from None
+        return array.ctypes.data  # closed for writing, or empty
+
+
+class Constants:
+    """A table in memory, and what it points at."""
+
+    __slots__ = ("array", "kept", "address")
+
+    def __init__(self, table: Table) -> None:
+        array = table.array()
+        self.kept: list[np.ndarray] = []
+        if array.dtype == TRANSFORM:
+            array = array.copy()
+            for record in array:
+                factors = twiddles(int(record["n"]), int(record["p"]), table.kind == "intt")
+                self.kept.append(factors)
+                record["psi"] = address(factors)
+        self.array = array
+        self.address = address(array)
+
+
+@lru_cache(maxsize=1024)
+def constants(table: Table) -> Constants:
+    """The table in memory; equal tables are held once."""
+    return Constants(table)
+
+
+class Kernel:
+    """A compiled kernel: call it with the output's array and the inputs' arrays, uint32[rows, n] each, contiguous.
+
+    The output must not overlap an input. It may run in several threads at once.
+    """
+
+    __slots__ = ("rendered", "_library", "_key", "_function", "_threads", "_constants", "tables", "numbers", "_pointers", "_shapes")
+
+    def __init__(self, rendered: Rendered, library: Library, threads: Callable[[], int]) -> None:
+        self.rendered = rendered
+        self._library = library
+        self._key = library.announce(rendered)
+        self._function: int | None = None
+        self._threads = threads
+        self._constants: tuple[Constants, ...] = ()
+        self.tables = np.zeros(0, np.uint64)
+        self.numbers = np.array(rendered.numbers, np.int64)
+        self._pointers = ctypes.c_void_p * len(rendered.shapes)
+        self._shapes = rendered.shapes[: rendered.buffers]
+
+    @property
+    def function(self) -> int:
+        """Its address; compiled when first needed."""
+        if self._function is None:
+            with self._library.lock:  # one thread fills in the tables, once: others may run with them already
+                if self._function is None:
+                    function = self._library.address(self._key)
+                    self._constants = tuple(map(constants, self.rendered.tables))
+                    self.tables = np.array([c.address for c in self._constants], np.uint64)
+                    self._function = function
+        return self._function
+
+    def temporaries(self) -> list[np.ndarray]:
+        """Fresh arrays for the slots that are not the caller's."""
+        return [aligned(shape) for shape in self.rendered.shapes[self.rendered.buffers :]]
+
+    def __call__(self, *storages: np.ndarray) -> None:
+        function = self.function
+        for storage, shape in zip(storages, self._shapes, strict=True):
+            if storage.shape != shape and shape[0]:
+                raise ValueError(f"a kernel was given a storage of shape {storage.shape}; it works on {shape}")
+        temporaries = self.temporaries()
+        slots = self._pointers(*map(address, storages), *map(address, temporaries))
+        self._library.support.invoke(function, slots, address(self.tables), address(self.numbers), self._threads())
+
+
+STEP = np.dtype([("kernel", "u8"), ("place", "u8"), ("places", "i8"), ("table", "u8"), ("number", "u8")])
+"""One step of a plan, laid out as `ren_step` in C."""
+
+
+class Plan:
+    """A list of kernels and copies over places of a frame, run by one call.
+
+    Args:
+        steps: (kernel, places of its buffers); for a copy (number of bytes, places of target and source).
+        planned: (place, offset in bytes) of the windows of the arena.
+        views: (place, place of its base, offset in bytes), bases first.
+        places: how many the frame has.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[tuple[Kernel | int, tuple[int, ...]]],
+        planned: Sequence[tuple[int, int]],
+        views: Sequence[tuple[int, int, int]],
+        places: int,
+        library: Library,
+        threads: Callable[[], int],
+    ) -> None:
+        self._support, self._threads = library.support, threads
+        self._kept: list[Any] = []
+        self._steps = np.zeros(max(len(steps), 1), STEP)
+        self._count = len(steps)
+        self._scratch: list[tuple[int, int]] = []  # temporaries of kernels, shared by all that are as large
+        total, widest = places, 2
+        for record, (kernel, where) in zip(self._steps, steps):
+            if isinstance(kernel, Kernel):
+                used = list(where)
+                for rank, shape in enumerate(kernel.rendered.shapes[kernel.rendered.buffers :]):
+                    if rank == len(self._scratch):
+                        self._scratch.append(shape)
+                    if shape[0] * shape[1] > self._scratch[rank][0] * self._scratch[rank][1]:
+                        self._scratch[rank] = shape
+                    used.append(places + rank)
+                record["kernel"] = kernel.function
+                record["table"], record["number"] = address(kernel.tables), address(kernel.numbers)
+                self._kept.append(kernel)
+            else:
+                used = list(where)
+                number = np.array([kernel], np.int64)
+                record["number"] = address(number)
+                self._kept.append(number)
+            slots = np.array(used, np.int32)
+            record["place"], record["places"] = address(slots), len(used)
+            self._kept.append(slots)
+            widest = max(widest, len(used))
+        total += len(self._scratch)
+        self._room = widest
+        self._total = total
+        self._places = places
+        self._planned = np.array([p for p, _ in planned], np.intp)
+        self._offsets = np.array([o for _, o in planned], np.uint64)
+        held = {p for p, _ in planned} | {v for v, _, _ in views}
+        touched = {p for _, where in steps for p in where} | {base for _, base, _ in views}
+        self._direct = sorted(touched - held)
+        self._direct_at = np.array(self._direct, np.intp)
+        self._views = tuple(views)
+
+    def __call__(self, frame: list[Any]) -> None:
+        pointers = np.zeros(self._total, np.uint64)
+        if self._direct:
+            pointers[self._direct_at] = [address(frame[p]) for p in self._direct]
+        if len(self._planned):
+            base = address(frame[self._planned[0]]) - int(self._offsets[0])
+            pointers[self._planned] = self._offsets + np.uint64(base)
+        for place, base_place, delta in self._views:
+            pointers[place] = int(pointers[base_place]) + delta
+        scratch = [aligned(shape) for shape in self._scratch]
+        for rank, array in enumerate(scratch):
+            pointers[self._places + rank] = address(array)
+        room = np.empty(self._room, np.uint64)
+        self._support.run_plan(address(self._steps), self._count, address(pointers), address(room), self._threads())

@@ -1,0 +1,53 @@
+/* What a rendered kernel sees: residues modulo p in [0, p), and how its parts are run. */
+#ifndef REN_KERNEL_H
+#define REN_KERNEL_H
+
+#include "words.h"
+
+/* a + b, a - b, -a and the Montgomery product a * b / 2^32, modulo p in [0, p). */
+INLINE word add(word a, word b, word p) { return from_twice(plus(a, b), p); }
+INLINE word sub(word a, word b, word p) { return from_signed(minus(a, b), p); }
+INLINE word neg(word a, word p) { return from_signed(minus(splat(0), a), p); }
+INLINE word mul(word a, word b, word p, word p_inv) { return from_signed(product_lazy(a, b, p, p_inv), p); }
+INLINE word scale(word a, word c, word p, word p_inv) { return from_signed(product_by(a, c, p, p_inv), p); } /* c: a splat */
+
+/* The constants of a transform of one limb. */
+typedef struct {
+    i64 n;
+    u32 p, p_inv;
+    u32 n_inv, psi1_n_inv;  /* of the inverse: n^-1 and psi^-brv(1) * n^-1, in Montgomery form */
+    const u32 *psi;         /* u32[n]: psi^brv(i), or psi^-brv(i) of the inverse, in Montgomery form */
+} ren_transform;
+
+typedef struct ren_call ren_call;
+typedef void ren_part(const ren_call *call, i64 item);
+
+typedef struct {
+    /* part(call, 0 .. count - 1), in any order, in several threads; all together about `cost` word operations. */
+    void (*run)(ren_part *part, const ren_call *call, i64 count, i64 cost);
+    /* The transform of the row `in`, which may be `row` itself; values in [0, p). */
+    void (*ntt)(u32 *row, const u32 *in, const ren_transform *constants);
+    void (*intt)(u32 *row, const u32 *in, const ren_transform *constants);
+    /* y[terms] = (sum over i of ((y[i] * weight[i]) >> 31), plus 2^31 + terms) >> 32, for rows of `width` words. */
+    void (*estimate)(u32 *y, i64 terms, i64 width, const u64 *weight);
+    /* out[r] = sum over i of y[i] * factor[r][i] / 2^32 mod p[r], in [0, p[r]), for up to 4 rows of `width` words. */
+    void (*combine)(u32 *out, i64 out_stride, const u32 *y, i64 y_stride, i64 terms, i64 width, i64 rows, const u32 *factor,
+                    const u32 *p, const u32 *p_inv, i64 terms_per_fold, i64 fold_bits);
+} ren_runtime;
+
+struct ren_call {
+    const ren_runtime *rt;
+    u32 *const *slot;         /* the buffers: the output, the inputs, temporaries */
+    const void *const *table; /* constants that are arrays */
+    const i64 *number;        /* constants that are numbers */
+};
+
+INLINE const u32 *words_of(const ren_call *k, int i) { return (const u32 *)k->table[i]; }
+
+#if defined(_WIN32)
+#define EXPORT __declspec(dllexport) void
+#else
+#define EXPORT __attribute__((visibility("default"))) void
+#endif
+
+#endif

@@ -1,0 +1,227 @@
+/* A `word` is LANES residues of 32 bits side by side: 16 with AVX-512, 8 with AVX2, 1 without either (or with REN_SCALAR).
+ *
+ * Everything that is computed with words is written once, for all widths. Residues are unsigned; a negative number stands for
+ * itself plus 2^32. Montgomery's radix is 2^32; `p_inv` is p^-1 modulo 2^32.
+ */
+#ifndef REN_WORDS_H
+#define REN_WORDS_H
+
+#include <stdint.h>
+
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int64_t i64;
+
+#define INLINE static inline __attribute__((always_inline, unused))
+
+/* One residue. */
+
+INLINE u32 least1(u32 a, u32 b) { return a < b ? a : b; }
+
+/* a * b / 2^32 mod p in (-p, p); needs a * b < 2^32 * p. */
+INLINE u32 product1(u32 a, u32 b, u32 p, u32 p_inv)
+{
+    const u64 t = (u64)a * b;
+    const u32 m = (u32)t * p_inv;
+    return (u32)(t >> 32) - (u32)((u64)m * p >> 32);
+}
+
+#if defined(__AVX512F__) && !defined(REN_SCALAR)
+
+#include <immintrin.h>
+
+enum { LANES = 16, LOG2_LANES = 4 };
+typedef __m512i word;
+typedef __m512i wide; /* 8 numbers of 64 bits */
+#define HAS_WIDE 1
+
+INLINE word load(const u32 *a) { return _mm512_loadu_si512(a); }
+INLINE void store(u32 *a, word x) { _mm512_storeu_si512(a, x); }
+INLINE word splat(u32 x) { return _mm512_set1_epi32((int)x); }
+INLINE word gather(const u32 *a, const u32 *at) { return _mm512_i32gather_epi32(load(at), a, 4); }
+INLINE word plus(word a, word b) { return _mm512_add_epi32(a, b); }
+INLINE word minus(word a, word b) { return _mm512_sub_epi32(a, b); }
+INLINE word least(word a, word b) { return _mm512_min_epu32(a, b); }
+
+/* x at coefficient `at`, zero elsewhere, where the word stands for the coefficients from c on. */
+INLINE word impulse(i64 c, i64 at, u32 x)
+{
+    return c <= at && at < c + LANES ? _mm512_maskz_set1_epi32((__mmask16)(1u << (at - c)), (int)x) : splat(0);
+}
+
+INLINE wide splat_wide(u64 x) { return _mm512_set1_epi64((i64)x); }
+INLINE wide plus_wide(wide a, wide b) { return _mm512_add_epi64(a, b); }
+INLINE wide minus_wide(wide a, wide b) { return _mm512_sub_epi64(a, b); }
+INLINE wide odd(word a) { return _mm512_srli_epi64(a, 32); } /* its odd lanes, for `times` */
+INLINE wide up(wide a) { return _mm512_slli_epi64(a, 32); }
+INLINE wide down31(wide a) { return _mm512_srli_epi64(a, 31); }
+INLINE wide times(wide a, wide b) { return _mm512_mul_epu32(a, b); } /* of the low halves */
+/* The high halves of two wides, lane by lane in turn. */
+INLINE word high_halves(wide even, wide odds)
+{
+    return _mm512_mask_shuffle_epi32(odds, 0x5555, even, _MM_PERM_DDBB);
+}
+
+/* `factors[lane >> shift]` in each lane. */
+INLINE word spread(const u32 *factors, int shift)
+{
+    if (shift == 3)
+        return _mm512_inserti64x4(splat(factors[0]), _mm256_set1_epi32((int)factors[1]), 1);
+    if (shift == 2)
+        return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3),
+                                        _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)factors)));
+    if (shift == 1)
+        return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
+                                        _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)factors)));
+    return load(factors);
+}
+
+/* Two words hold 2*LANES residues; a position is (which word, lane). `swap_bit` exchanges the choice of the word with bit `bit`
+ * of the lane; `interleave` takes x0 y0 x1 y1 ... out of x and y, `deinterleave` puts even positions into x, odd ones into y. */
+INLINE void choose(word *x, word *y, word at_x, word at_y)
+{
+    const word a = *x, b = *y;
+    *x = _mm512_permutex2var_epi32(a, at_x, b);
+    *y = _mm512_permutex2var_epi32(a, at_y, b);
+}
+
+INLINE void swap_bit(word *x, word *y, int bit)
+{
+    if (bit == 3)
+        choose(x, y, _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
+               _mm512_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31));
+    else if (bit == 2)
+        choose(x, y, _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27),
+               _mm512_setr_epi32(4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31));
+    else if (bit == 1)
+        choose(x, y, _mm512_setr_epi32(0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),
+               _mm512_setr_epi32(2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31));
+    else
+        choose(x, y, _mm512_setr_epi32(0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30),
+               _mm512_setr_epi32(1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31));
+}
+
+INLINE void interleave(word *x, word *y)
+{
+    choose(x, y, _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
+           _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31));
+}
+
+INLINE void deinterleave(word *x, word *y)
+{
+    choose(x, y, _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
+           _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31));
+}
+
+#elif defined(__AVX2__) && !defined(REN_SCALAR)
+
+#include <immintrin.h>
+
+enum { LANES = 8, LOG2_LANES = 3 };
+typedef __m256i word;
+typedef __m256i wide; /* 4 numbers of 64 bits */
+#define HAS_WIDE 1
+
+INLINE word load(const u32 *a) { return _mm256_loadu_si256((const __m256i *)a); }
+INLINE void store(u32 *a, word x) { _mm256_storeu_si256((__m256i *)a, x); }
+INLINE word splat(u32 x) { return _mm256_set1_epi32((int)x); }
+INLINE word gather(const u32 *a, const u32 *at) { return _mm256_i32gather_epi32((const int *)a, load(at), 4); }
+INLINE word plus(word a, word b) { return _mm256_add_epi32(a, b); }
+INLINE word minus(word a, word b) { return _mm256_sub_epi32(a, b); }
+INLINE word least(word a, word b) { return _mm256_min_epu32(a, b); }
+
+INLINE word impulse(i64 c, i64 at, u32 x)
+{
+    u32 lanes[8] = {0};
+    if (c <= at && at < c + LANES)
+        lanes[at - c] = x;
+    return load(lanes);
+}
+
+INLINE wide splat_wide(u64 x) { return _mm256_set1_epi64x((i64)x); }
+INLINE wide plus_wide(wide a, wide b) { return _mm256_add_epi64(a, b); }
+INLINE wide minus_wide(wide a, wide b) { return _mm256_sub_epi64(a, b); }
+INLINE wide odd(word a) { return _mm256_srli_epi64(a, 32); }
+INLINE wide up(wide a) { return _mm256_slli_epi64(a, 32); }
+INLINE wide down31(wide a) { return _mm256_srli_epi64(a, 31); }
+INLINE wide times(wide a, wide b) { return _mm256_mul_epu32(a, b); }
+INLINE word high_halves(wide even, wide odds) { return _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odds, 0xAA); }
+
+INLINE word spread(const u32 *factors, int shift)
+{
+    if (shift == 2)
+        return _mm256_inserti128_si256(splat(factors[0]), _mm_set1_epi32((int)factors[1]), 1);
+    if (shift == 1)
+        return _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)factors)),
+                                           _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
+    return load(factors);
+}
+
+INLINE void swap_bit(word *x, word *y, int bit)
+{
+    const word a = *x, b = *y;
+    if (bit == 2) {
+        *x = _mm256_permute2x128_si256(a, b, 0x20);
+        *y = _mm256_permute2x128_si256(a, b, 0x31);
+    } else if (bit == 1) {
+        *x = _mm256_unpacklo_epi64(a, b);
+        *y = _mm256_unpackhi_epi64(a, b);
+    } else {
+        *x = _mm256_blend_epi32(a, _mm256_slli_epi64(b, 32), 0xAA);
+        *y = _mm256_blend_epi32(_mm256_srli_epi64(a, 32), b, 0xAA);
+    }
+}
+
+INLINE void interleave(word *x, word *y)
+{
+    const word low = _mm256_unpacklo_epi32(*x, *y), high = _mm256_unpackhi_epi32(*x, *y);
+    *x = _mm256_permute2x128_si256(low, high, 0x20);
+    *y = _mm256_permute2x128_si256(low, high, 0x31);
+}
+
+INLINE void deinterleave(word *x, word *y)
+{
+    const __m256 a = _mm256_castsi256_ps(*x), b = _mm256_castsi256_ps(*y);
+    *x = _mm256_permute4x64_epi64(_mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88)), 0xD8);
+    *y = _mm256_permute4x64_epi64(_mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xDD)), 0xD8);
+}
+
+#else
+
+enum { LANES = 1, LOG2_LANES = 0 };
+typedef u32 word;
+#define HAS_WIDE 0
+
+INLINE word load(const u32 *a) { return *a; }
+INLINE void store(u32 *a, word x) { *a = x; }
+INLINE word splat(u32 x) { return x; }
+INLINE word gather(const u32 *a, const u32 *at) { return a[*at]; }
+INLINE word plus(word a, word b) { return a + b; }
+INLINE word minus(word a, word b) { return a - b; }
+INLINE word least(word a, word b) { return least1(a, b); }
+INLINE word impulse(i64 c, i64 at, u32 x) { return c == at ? x : 0; }
+
+#endif
+
+/* a * b / 2^32 mod p in (-p, p); needs a * b < 2^32 * p. `both` says that the lanes 2k and 2k+1 of b are equal. */
+INLINE word product_(word a, word b, word p, word p_inv, int both)
+{
+#if !HAS_WIDE
+    (void)both;
+    return product1(a, b, p, p_inv);
+#else
+    const wide even = times(a, b), odds = times(odd(a), both ? b : odd(b));
+    const wide even_m = times(even, p_inv), odds_m = times(odds, p_inv);
+    return high_halves(minus_wide(even, times(even_m, p)), minus_wide(odds, times(odds_m, p)));
+#endif
+}
+
+INLINE word product_lazy(word a, word b, word p, word p_inv) { return product_(a, b, p, p_inv, 0); }
+INLINE word product_by(word a, word b, word p, word p_inv) { return product_(a, b, p, p_inv, 1); }
+
+/* x mod p in [0, p), for x in (-p, p). */
+INLINE word from_signed(word x, word p) { return least(x, plus(x, p)); }
+/* x mod p in [0, p), for x in [0, 2p). */
+INLINE word from_twice(word x, word p) { return least(x, minus(x, p)); }
+
+#endif

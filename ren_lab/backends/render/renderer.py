@@ -1,0 +1,402 @@
+"""From a kernel body to C.
+
+The text holds no constant of a ring: limb counts, moduli, factors and index maps are parameters (`Parameters`), so kernels
+that differ only in these are one text, compiled once. `KERNEL` stands for the symbol that the backend gives it.
+
+A stage becomes a function that does one item: a piece of a row (elementwise work), a whole row (with a transform), or a block of
+columns (with conversions). The runtime hands the items out to threads.
+"""
+
+from dataclasses import dataclass
+
+from ren_lab.backends.render.dialect import Dialect
+from ren_lab.backends.render.parameters import Parameters, Table, fold
+from ren_lab.backends.render.stages import CONVERSIONS, Stage, Stages, check, split, walk
+from ren_lab.ir import ELEMENTWISE, LimbSelect, Node, Op
+from ren_lab.ring import RingSpec
+
+MAX_COLUMNS = 256
+"""Columns that a conversion works on together."""
+
+_TRANSFORM_COST, _CONVERSION_COST = 8, 1  # word operations per value, in units of an elementwise operation
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """The text of a kernel and what it is called with.
+
+    Attributes:
+        code: C source without a header; `KERNEL` is the name to be given.
+        numbers, tables: its parameters.
+        legend: what each of them is, a line each.
+        shapes: of the slots: output, inputs, temporaries.
+        buffers: how many of the slots the caller provides.
+        n: the degree.
+    """
+
+    code: str
+    numbers: tuple[int, ...]
+    tables: tuple[Table, ...]
+    legend: tuple[str, ...]
+    shapes: tuple[tuple[int, int], ...]
+    buffers: int
+    n: int
+
+    @property
+    def text(self) -> str:
+        """The source for people: the code with its parameters explained."""
+        legend = [f" * {line}" for line in self.legend]
+        return "\n".join(["/*", *legend, " */", self.code.replace("KERNEL_", "stage_").replace("KERNEL", "kernel")])
+
+
+def render(ast: Node, dialect: Dialect) -> Rendered:
+    """The source of a kernel body.
+
+    Raises:
+        NotImplementedError: it holds something that only the interpreter knows, such as a random draw.
+    """
+    stages = split(ast)
+    writer = _Writer(stages, dialect)
+    calls = []
+    for stage in stages.stages:
+        calls += writer.stage(stage)
+    entry = "EXPORT KERNEL(const ren_call *k)\n{\n" + "".join(f"    {call}\n" for call in calls) + "}\n"
+    made = writer.parameters
+    return Rendered(
+        "\n".join([*writer.functions, entry]), tuple(made.numbers), tuple(made.tables), tuple(made.legend), stages.shapes,
+        stages.buffers, writer.n,
+    )  # fmt: skip
+
+
+class _Writer:
+    """Writes the functions of the stages, and collects the parameters."""
+
+    def __init__(self, stages: Stages, dialect: Dialect) -> None:
+        self.stages, self.dialect = stages, dialect
+        self.n = stages.shapes[0][1]
+        self.parameters = Parameters()
+        self.functions: list[str] = []
+        self.formulas: dict[Node, str] = {}  # of conversions
+        self.parameters.number(self.n, "n")
+
+    def number(self, value: int, meaning: str) -> str:
+        return f"k->number[{self.parameters.number(value, meaning)}]"
+
+    def words(self, kind: str, key: object, meaning: str) -> str:
+        return f"words_of(k, {self.parameters.table(kind, key, meaning)})"  # type: ignore[arg-type]
+
+    def slot_name(self, number: int) -> str:
+        return "out" if number == 0 else f"in{number}" if number < self.stages.buffers else f"held{number}"
+
+    def stage(self, stage: Stage) -> list[str]:
+        """Writes the functions of a stage; gives the calls that run them."""
+        if stage.conversions:
+            calls = [self.columns(stage)]
+            if stage.transform is not None:
+                calls.append(self.rows(stage, transform_only=True))
+            return calls
+        return [self.rows(stage)]
+
+    def function(self, lines: list[str], items: int, cost: int, what: str) -> str:
+        name = f"KERNEL_{len(self.functions)}"
+        head = [f"/* {what} */", f"static void {name}(const ren_call *k, i64 item)", "{"]
+        self.functions.append("\n".join([*head, *("    " + line if line else "" for line in lines), "}", ""]))
+        count, work = self.number(items, f"items of stage {len(self.functions) - 1}"), self.number(cost, "their operations")
+        return f"k->rt->run({name}, k, {count}, {work});"
+
+    # ---- a piece of a row
+
+    def rows(self, stage: Stage, transform_only: bool = False) -> str:
+        """Elementwise work on pieces of rows; or on whole rows that are transformed next."""
+        ring, n, out = stage.ring, self.n, self.slot_name(stage.target)
+        target = f"u32 *{out} = k->slot[{stage.target}] + j * n;"
+        expression = _Expression(self, ring, "j")
+        lines, parts, cost, pieces, source = ["const i64 n = k->number[0];"], [], 0, 1, out
+        if stage.transform is None:
+            pieces = n // min(n, self.dialect.row_chunk)
+            lines += [
+                f"const i64 pieces = {self.number(pieces, 'pieces of a row')}, length = n / pieces;",
+                "const i64 j = item / pieces, begin = item % pieces * length, end = begin + length;",
+            ]
+        elif transform_only:
+            lines += ["const i64 j = item;"]
+        else:
+            row = expression.plain_row(stage.value)
+            if row is not None:  # the transform reads it where it is
+                source, transform_only = row, True
+            lines += ["const i64 j = item;" if row is not None else "const i64 j = item, begin = 0, end = n;"]
+        if not transform_only:
+            result = expression.value(stage.value)
+            cost = len(expression.inner) * n * ring.limbs
+            parts.append(f"{out} = {expression.formula}")
+        lines += [target, *expression.outer]
+        if not transform_only:
+            lines += [f"for (i64 c = begin; c < end; c += {self.dialect.lanes}) {{"]
+            lines += [f"    {line}" for line in expression.inner]
+            lines += [f"    store({out} + c, {result});", "}"]
+        if stage.transform is not None:
+            name = stage.transform.name.lower()
+            table = self.parameters.table(name, ring, f"constants of the {name.upper()} of each limb")
+            lines += [f"k->rt->{name}({out}, {source}, (const ren_transform *)k->table[{table}] + j);"]
+            cost += _TRANSFORM_COST * n * ring.limbs
+            parts.append(f"{out} = {stage.transform.name}({out if source == out else expression.formula})")
+        return self.function(lines, ring.limbs * pieces, cost, f"{'; '.join(parts)}, row by row")
+
+    # ---- a block of columns
+
+    def columns(self, stage: Stage) -> str:
+        n, ring, target = self.n, stage.ring, stage.target
+        out = self.slot_name(target)
+        terms = [self.terms(c) for c in stage.conversions]
+        width = min(n, MAX_COLUMNS)
+        while width > 16 and width * (max(terms) + 1) > self.dialect.block_words:
+            width //= 2
+        lines = [
+            f"const i64 n = k->number[0], width = {self.number(width, 'columns of a block')};",
+            "const i64 begin = item * width, end = begin + width;",
+        ]
+        cost = 0
+        combines = []
+        for number, conversion in enumerate(stage.conversions):
+            lines += self.operand(number, conversion)
+            combines.append(self.combine(number, conversion))
+            cost += _CONVERSION_COST * terms[number] * ring.limbs * n
+        limbs = self.number(ring.limbs, "limbs of the result")
+        direct = stage.value in stage.conversions
+        if direct:
+            lines += [
+                f"for (i64 first = 0, limbs = {limbs}; first < limbs; first += 4) {{",
+                "    const i64 rows = limbs - first < 4 ? limbs - first : 4;",
+                f"    {combines[0].format(out=f'k->slot[{target}] + first * n + begin', stride='n')}",
+                "}",
+            ]
+            return self.function(lines, n // width, cost, f"{out} = {self.formulas[stage.value]}, a block of columns at a time")
+        expression = _Expression(self, ring, "j", dict(zip(stage.conversions, range(len(combines)), strict=True)))
+        result = expression.value(stage.value)
+        cost += len(expression.inner) * ring.limbs * n
+        lines += [f"u32 lifted{i}[4 * width] __attribute__((aligned(64)));" for i in range(len(combines))]
+        lines += [
+            f"for (i64 first = 0, limbs = {limbs}; first < limbs; first += 4) {{",
+            "    const i64 rows = limbs - first < 4 ? limbs - first : 4;",
+            *(f"    {text.format(out=f'lifted{i}', stride='width')}" for i, text in enumerate(combines)),
+            "    for (i64 j = first; j < first + rows; j++) {",
+            f"        u32 *{out} = k->slot[{target}] + j * n;",
+            *(f"        {line}" for line in expression.outer),
+            f"        for (i64 c = begin; c < end; c += {self.dialect.lanes}) {{",
+            *(f"            {line}" for line in expression.inner),
+            f"            store({out} + c, {result});",
+            "        }",
+            "    }",
+            "}",
+        ]
+        return self.function(lines, n // width, cost, f"{out} = {expression.formula}, a block of columns at a time")
+
+    @staticmethod
+    def terms(conversion: Node) -> int:
+        if conversion.op is Op.TO_RNS:
+            return conversion.arg[1]
+        assert conversion.src[0].ring is not None
+        return conversion.src[0].ring.limbs
+
+    def operand(self, number: int, conversion: Node) -> list[str]:
+        """The rows that a conversion combines: digits as they are, or the y of `ren_lab.ring.Conversion` and its e."""
+        if conversion.op is Op.TO_RNS:
+            slot = conversion.src[0].src[0].src[0].arg.number  # TO_RNS(LOAD(INDEX(SLOT, word, coefficient)))
+            self.formulas[conversion] = f"to_rns({self.slot_name(slot)})"
+            return [f"const u32 *y{number} = k->slot[{slot}] + begin;"]
+        source, target = conversion.src[0].ring, conversion.ring
+        assert source is not None and target is not None
+        expression = _Expression(self, source, "i")
+        value = expression.value(conversion.src[0])
+        self.formulas[conversion] = f"base_convert({expression.formula})"
+        p, p_inv = expression.modulus()
+        into_y = self.words("into_y", (source, target), f"factors that take x into y{number}")
+        weight = self.parameters.table("weight", (source, target), "floor(2^63 / p)")
+        terms = f"terms{number}"
+        return [
+            f"const i64 {terms} = {self.number(source.limbs, f'limbs that are converted ({number})')};",
+            f"u32 y{number}[({terms} + 1) * width] __attribute__((aligned(64)));",
+            f"for (i64 i = 0; i < {terms}; i++) {{ /* y = ({expression.formula}) * (Q/p)^-1 modulo p */",
+            *(f"    {line}" for line in expression.outer),
+            f"    const word into_y = splat({into_y}[i]);",
+            f"    for (i64 c = begin; c < end; c += {self.dialect.lanes}) {{",
+            *(f"        {line}" for line in expression.inner),
+            f"        store(y{number} + i * width + (c - begin), scale({value}, into_y, {p}, {p_inv}));",
+            "    }",
+            "}",
+            f"k->rt->estimate(y{number}, {terms}, width, (const u64 *)k->table[{weight}]); /* y[{terms}] = e */",
+        ]
+
+    def combine(self, number: int, conversion: Node) -> str:
+        """The call that gives up to 4 rows of a conversion from `first` on; `{out}` and `{stride}` are to be filled in."""
+        target = conversion.ring
+        assert target is not None
+        if conversion.op is Op.TO_RNS:
+            count, bound, stride = conversion.arg[1], (1 << 32) - 1, "n"
+            key, kind = conversion.arg, "digits"
+            terms = self.number(count, "digits")
+        else:
+            source = conversion.src[0].ring
+            assert source is not None
+            count, bound, stride = source.limbs + 1, max(*source.moduli, source.limbs + 2) - 1, "width"
+            key, kind = (source, target), "lift"
+            terms = f"(terms{number} + 1)"
+        factors = self.words(kind, key, f"factors of the rows that give y{number}'s residues")
+        p, p_inv = self.words("p", target, "moduli"), self.words("p_inv", target, "their inverses modulo 2^32")
+        per_fold, bits = fold(bound, count, max(target.moduli))
+        folding = f"{self.number(per_fold, 'terms between foldings')}, {self.number(bits, 'bits of a folding')}"
+        return (
+            f"k->rt->combine({{out}}, {{stride}}, y{number}, {stride}, {terms}, width, rows, {factors} + first * {terms}, "
+            f"{p} + first, {p_inv} + first, {folding});"
+        )
+
+
+class _Expression:
+    """Elementwise work of one ring, at (row, c): what stands before the loop over c, and what stands in it."""
+
+    def __init__(self, writer: _Writer, ring: RingSpec, row: str, lifted: dict[Node, int] | None = None) -> None:
+        self.writer, self.ring, self.row = writer, ring, row
+        self.lifted = lifted or {}
+        self.outer: list[str] = []
+        self.inner: list[str] = []
+        self.formula = ""
+        self._moduli: dict[str, str] = {}
+
+    def modulus(self) -> tuple[str, str]:
+        """The names of p and of its inverse."""
+        return self._modulus("p"), self._modulus("p_inv")
+
+    def _modulus(self, kind: str) -> str:
+        if kind not in self._moduli:
+            meaning = "moduli" if kind == "p" else "their inverses modulo 2^32"
+            self.outer.append(f"const word {kind} = splat({self.writer.words(kind, self.ring, meaning)}[{self.row}]);")
+            self._moduli[kind] = kind
+        return kind
+
+    def value(self, root: Node) -> str:
+        """Writes the expression; gives the name of its value."""
+        names: dict[Node, str] = {}
+        formulas: dict[Node, str] = {}
+        for node in walk(root, CONVERSIONS, self.writer.stages.held):
+            check(node)
+            if node in self.writer.stages.held:
+                names[node], formulas[node] = self._let(f"load({self._row(self.writer.stages.held[node])} + c)"), "held"
+            elif node in self.lifted:
+                i = self.lifted[node]
+                names[node] = self._let(f"load(lifted{i} + ({self.row} - first) * width + (c - begin))")
+                formulas[node] = self.writer.formulas[node]
+            elif node.op in ELEMENTWISE:
+                names[node] = self._operation(node, names)
+                sign = {Op.ADD: " + ", Op.SUB: " - ", Op.MUL: " * ", Op.NEG: ""}[node.op]
+                inner = sign.join(formulas[s] for s in node.src)
+                formulas[node] = f"({'-' if node.op is Op.NEG else ''}{inner})"
+            else:
+                names[node], formulas[node] = self._leaf(node, len(names))
+        text = formulas[root]
+        if len(text) > 2 and root.op in ELEMENTWISE:
+            text = text[1:-1]
+        self.formula = text if len(text) <= 90 else text[:87] + "..."
+        return names[root]
+
+    def _let(self, text: str) -> str:
+        name = f"v{len(self.inner)}"
+        self.inner.append(f"const {self.writer.dialect.word} {name} = {text};")
+        return name
+
+    def plain_row(self, value: Node) -> str | None:
+        """The name of the row that a value is read from just as it is; None for anything else."""
+        held = self.writer.stages.held
+        if value in held:
+            self.formula = "held"
+            return self._row(held[value])
+        if value.op is Op.AS_RING and value.src[0].op is Op.LOAD and not _elements(value.src[0].src[0].src[2]):
+            name, self.formula = self._load_row(value.src[0].src[0])
+            return name
+        return None
+
+    def _row(self, slot: int) -> str:
+        name = f"a{len(self.outer)}"
+        self.outer.append(f"const u32 *{name} = k->slot[{slot}] + {self.row} * n;")
+        return name
+
+    def _operation(self, node: Node, names: dict[Node, str]) -> str:
+        inputs = [names[s] for s in node.src]
+        if node.op is Op.MUL:
+            constant = [s.op is Op.AS_RING and s.src[0].op is Op.RESIDUES for s in node.src]
+            if constant[0] and not constant[1]:
+                inputs.reverse()
+            p, p_inv = self.modulus()
+            return self._let(f"{'scale' if any(constant) else 'mul'}({inputs[0]}, {inputs[1]}, {p}, {p_inv})")
+        return self._let(f"{node.op.name.lower()}({', '.join(inputs)}, {self._modulus('p')})")
+
+    def _leaf(self, node: Node, number: int) -> tuple[str, str]:
+        body, writer = node.src[0], self.writer
+        if body.op is Op.LOAD:
+            return self._load(body.src[0])
+        residues = body if body.op is Op.RESIDUES else body.src[1]
+        table = writer.words("words", residues.arg, "a residue per limb")
+        if body.op is Op.RESIDUES:
+            name = f"r{number}"
+            self.outer.append(f"const {writer.dialect.word} {name} = splat({table}[{self.row}]);")
+            return name, "c"
+        column = writer.number(_column(body.src[0], writer.n), "the coefficient that is not zero")
+        return self._let(f"impulse(c, {column}, {table}[{self.row}])"), "c at one coefficient"
+
+    def _load_row(self, index: Node) -> tuple[str, str]:
+        """The name of the row that an index names, and what to call it in a formula."""
+        slot, row, _ = index.src
+        writer, number = self.writer, slot.arg.number
+        name = f"a{len(self.outer)}"
+        formula = writer.slot_name(number)
+        rows = _rows(row)
+        if rows == tuple(range(rows[0], rows[0] + len(rows))):
+            first = writer.number(rows[0], f"first row of {formula}")
+            self.outer.append(f"const u32 *{name} = k->slot[{number}] + ({first} + {self.row}) * n;")
+        else:
+            table = writer.words("words", rows, f"rows of {formula}")
+            self.outer.append(f"const u32 *{name} = k->slot[{number}] + (i64){table}[{self.row}] * n;")
+        return name, formula
+
+    def _load(self, index: Node) -> tuple[str, str]:
+        name, formula = self._load_row(index)
+        elements, writer = _elements(index.src[2]), self.writer
+        if not elements:
+            return self._let(f"load({name} + c)"), formula
+        table = writer.words("order", (writer.n, elements), f"index map of {' and '.join(f'X -> X^{g}' for g in elements)}")
+        order = f"order{len(self.outer)}"
+        self.outer.append(f"const u32 *{order} = {table};")
+        return self._let(f"gather({name}, {order} + c)"), f"permuted {formula}"
+
+
+def _path(index: Node) -> tuple[Node, list[Node]]:
+    """The axis under an index expression, and the steps from it to the expression."""
+    path = []
+    while index.op is not Op.GIDX:
+        path.append(index)
+        index = index.src[0]
+    return index, path[::-1]
+
+
+def _rows(row: Node) -> tuple[int, ...]:
+    """The limbs that an index expression names."""
+    axis, path = _path(row)
+    rows = list(range(axis.arg.extent))
+    for step in path:
+        if step.op is Op.PERMUTE:
+            assert isinstance(step.arg, LimbSelect)
+            rows = [step.arg.indices[r] for r in rows]
+        else:
+            rows = [r + step.src[1].arg.value for r in rows]
+    return tuple(rows)
+
+
+def _elements(column: Node) -> tuple[int, ...]:
+    """The Galois elements of the automorphisms on a coefficient index, innermost first."""
+    return tuple([step.arg.galois for step in _path(column)[1]])
+
+
+def _column(condition: Node, n: int) -> int:
+    """The coefficient at which an EQ of an index with a constant holds."""
+    index, wanted = condition.src
+    order = Table("order", (n, _elements(index))).array().tolist()
+    return order.index(wanted.arg.value)
