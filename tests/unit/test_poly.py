@@ -213,6 +213,29 @@ def test_the_same_structure_is_compiled_once() -> None:
     assert schedule_cache_info()["entries"] == 2
 
 
+@pytest.mark.parametrize("on", [True, False], ids=["collector on", "collector off"])
+def test_compiling_leaves_the_garbage_collector_as_it_was(on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    import gc
+
+    from ren_lab.engine import compile as module
+
+    seen = []
+    real = module.schedule
+    monkeypatch.setattr(module, "schedule", lambda *args: (seen.append(gc.isenabled()), real(*args))[1])
+    clear_schedule_cache()
+    before = gc.isenabled()
+    try:
+        (gc.enable if on else gc.disable)()
+        (x() * 5).realize()
+        assert seen == [False] and gc.isenabled() is on
+        monkeypatch.setattr(module, "schedule", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            (x() * 6 + 1).realize()
+        assert gc.isenabled() is on
+    finally:
+        (gc.enable if before else gc.disable)()
+
+
 def test_many_live_lazy_polynomials_are_rewritten_together() -> None:
     base = x() * x()
     users = [base + i for i in range(50)]
