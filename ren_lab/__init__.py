@@ -40,6 +40,7 @@ def _explain_plan(plan: Any) -> Any:
 events.install_hook("explain", _explain)
 events.install_hook("explain_plan", _explain_plan)
 
+
 def load_ipython_extension(ip: Any) -> None:
     """`%load_ext ren_lab`: the magics `%%ren_trace` and `%ren_devices`."""
     from ren_lab.widgets.magics import load

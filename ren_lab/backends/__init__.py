@@ -18,6 +18,6 @@ register("python", PythonBackend)
 register("cpu", CpuBackend)
 
 __all__ = [
-    "Backend", "CpuBackend", "DeviceInfo", "DeviceUnavailable", "PythonBackend", "Runner", "backend", "default_device", "device_name", "devices",
-    "register",
+    "Backend", "CpuBackend", "DeviceInfo", "DeviceUnavailable", "PythonBackend", "Runner", "backend", "default_device",
+    "device_name", "devices", "register",
 ]  # fmt: skip

@@ -67,7 +67,9 @@ class Node:
             put(node, "domain", domain)
             put(node, "device", device)
             put(node, "origins", ())
-            _interned[key] = _Ref(node, key)
+            entry = _Ref(node, _forget)
+            entry.key = key
+            _interned[key] = entry
             return node
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -118,14 +120,7 @@ class _Ref(weakref.ref[Node]):
     """A weak reference that takes its entry out of the table when the node goes."""
 
     __slots__ = ("key",)
-
-    def __new__(cls, node: Node, key: tuple[Any, ...]) -> "_Ref":
-        self = super().__new__(cls, node, _forget)
-        self.key = key
-        return self
-
-    def __init__(self, node: Node, key: tuple[Any, ...]) -> None:
-        super().__init__(node, _forget)
+    key: tuple[Any, ...]
 
 
 def _forget(ref: Any) -> None:

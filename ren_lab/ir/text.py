@@ -137,7 +137,7 @@ def _evaluate(tree: ast.expr, names: dict[str, Any]) -> Any:
         case ast.Name(name):
             return names[name]
         case ast.Call(ast.Name("RingSpec"), args, keywords):
-            values = {k.arg: _evaluate(k.value, names) for k in keywords}
+            values = {str(k.arg): _evaluate(k.value, names) for k in keywords}
             return RingSpec(*(_evaluate(a, names) for a in args), **values)
         case ast.Call(ast.Name(name), args, []) if name in _ARGUMENT_CLASSES:
             return _ARGUMENT_CLASSES[name](*(_evaluate(a, names) for a in args))

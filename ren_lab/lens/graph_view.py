@@ -82,8 +82,8 @@ def pass_graph(
         mapping: each node of `before` to what the pass put in its place.
         added, changed: nodes of `after` to mark; by default what `provenance.continuity` finds.
         removed: nodes of `before` to show struck; by default likewise.
-        origins, fold_above, focus, depth: as for `graph_view`. As many removed nodes as there are others, but at most 60, are drawn, and
-            only where every node of `after` still is a vertex of its own.
+        origins, fold_above, focus, depth: as for `graph_view`. As many removed nodes as there are others, but at most 60,
+            are drawn, and only where every node of `after` still is a vertex of its own.
         keys: the `keys` of the view of the pass before. A node that goes on in another shape keeps its key then; without,
             the same node has the same key in every view, and a node on other sources is another one.
 

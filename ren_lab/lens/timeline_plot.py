@@ -34,14 +34,16 @@ def timeline_dict(report: "RunReport") -> dict[str, Any]:
     line = report.timeline
     if line is None:
         raise ValueError("this run recorded no timeline; run it with `worker.run(program, timeline=True)`")
-    tasks = [
+    tasks: list[dict[str, Any]] = [
         {
             "name": t.name, "lane": t.lane, "start": t.start_ns, "end": t.end_ns, "ring": t.ring, "site": t.site,
             "failed": t.failed,
         }
         for t in line.tasks
     ]  # fmt: skip
-    waits = [{"resource": w.resource, "ring": w.ring, "site": w.site, "start": w.start_ns, "end": w.end_ns} for w in line.waits]
+    waits: list[dict[str, Any]] = [
+        {"resource": w.resource, "ring": w.ring, "site": w.site, "start": w.start_ns, "end": w.end_ns} for w in line.waits
+    ]
     use: dict[str, dict[int, list[tuple[int, int]]]] = {resource: {} for resource in _RESOURCES}
     for cursors in line.cursors:
         for resource in _RESOURCES:

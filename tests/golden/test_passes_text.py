@@ -1,4 +1,4 @@
-"""The text of a small program after each pass; run this file as a script to write it anew, and read the difference before committing."""
+"""The text of a small program after each pass. Run this file to write it anew, and read the difference before committing."""
 
 import pathlib
 

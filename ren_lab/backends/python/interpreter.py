@@ -138,6 +138,7 @@ class _Layout:
 
     def _binary(self, node: Node, place: int) -> None:
         ring, function = node.ring, _BINARY[node.op]
+        assert ring is not None
         left, right = node.src
         a, b = self._at(left), self._at(right)
         scalar = right.op is Op.AS_RING and right.src[0].op is Op.RESIDUES

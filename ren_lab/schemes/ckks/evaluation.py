@@ -353,8 +353,8 @@ def _exhausted(ctx: CKKSContext, ciphertext: Arithmetic, what: str) -> NoReturn:
     file, line = user_line()
     raise ValueError(
         f"no level is left for the {what} at {place_name(file)}:{line}: the parameters have {depth} level{'s' * (depth != 1)}, "
-        f"and with it the computation needs {depth - ciphertext.level + 1}; take parameters of more depth, as CKKSParams.build(depth=...), "
-        "or multiply less often in a row"
+        f"and with it the computation needs {depth - ciphertext.level + 1}; take parameters of more depth, as "
+        "CKKSParams.build(depth=...), or multiply less often in a row"
     )
 
 
