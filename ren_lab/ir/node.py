@@ -124,8 +124,9 @@ class _Ref(weakref.ref[Node]):
 
 
 def _forget(ref: Any) -> None:
-    if _interned.get(ref.key) is ref:  # unless a new node of the same fields has taken the place
-        del _interned[ref.key]
+    key = ref.key
+    if _interned.get(key) is ref:  # unless a new node of the same fields has taken the place
+        del _interned[key]
 
 
 # A plain dict, since this is the inner loop of the compiler: a WeakValueDictionary takes twice as long.
