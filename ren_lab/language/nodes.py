@@ -1,0 +1,574 @@
+"""The IR: programs of functions, functions of statements, statements of expressions. Everything is frozen.
+
+Names may be bound again, as in Python; there is no SSA form. Two pieces of IR are equal when they would print as the same
+Python; source locations take no part in that. Trees are as deep as the Python they came from, which Python's own parser
+bounds, so walking them may recurse.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+from ren_lab.language.annotations import Annotation, CachePolicy, Direction, FunctionType, Level
+from ren_lab.language.errors import NOWHERE, Loc
+from ren_lab.runtime import ScopeMode
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A piece of IR; `loc` is where it came from."""
+
+    loc: Loc = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+
+
+class Expr(Node):
+    """An expression."""
+
+    __slots__ = ()
+
+
+class Stmt(Node):
+    """A statement."""
+
+    __slots__ = ()
+
+
+Block = tuple[Stmt, ...]
+
+
+# -- expressions ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Const(Expr):
+    """A number, a truth value, or None. Compared by how it is written, so 1, 1.0 and True differ."""
+
+    value: Any = field(compare=False)
+    text: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", repr(self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Expr):
+    """A parameter or a local name."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Expr):
+    """`-x`, `not x` or `~x`; `op` is "-", "not" or "~"."""
+
+    op: str
+    operand: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Expr):
+    """Arithmetic, bitwise operations and comparisons; `op` is Python's sign for it."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Logical(Expr):
+    """`a and b and …` or `a or b or …`."""
+
+    op: str
+    operands: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Expr):
+    """`then if condition else other`."""
+
+    condition: Expr
+    then: Expr
+    other: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence(Expr):
+    """A list of expressions: offsets, shapes, dependencies."""
+
+    items: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Op(Expr):
+    """A call of an operation, `pl.name(*args, **attrs)`.
+
+    Attributes:
+        args: one per operand of the operation; an optional operand that is left out is None.
+        attrs: what is fixed when the program is written (element types, flags, policies), without those at their default.
+    """
+
+    name: str
+    args: tuple[Expr | None, ...] = ()
+    attrs: tuple[tuple[str, Any], ...] = ()
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """The attribute's value, or `default` where it is at its own."""
+        return dict(self.attrs).get(name, default)
+
+
+@dataclass(frozen=True, slots=True)
+class Span(Expr):
+    """`low:high` in a subscript; None for an end that is left out."""
+
+    low: Expr | None
+    high: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class Subscript(Expr):
+    """`base[items]`."""
+
+    base: Expr
+    items: tuple[Expr, ...]
+
+
+# -- statements -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Assign(Stmt):
+    """`target = value`, with the annotation `declared` where one is written."""
+
+    target: str
+    value: Expr
+    declared: Annotation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unpack(Stmt):
+    """`a, b = x, y`: all values are taken before a name is bound."""
+
+    targets: tuple[str, ...]
+    values: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Put(Stmt):
+    """`target[items] = value`."""
+
+    target: str
+    items: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Do(Stmt):
+    """An expression that is written for its effect."""
+
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Stmt):
+    """A call of a function of the program, or a task that runs one.
+
+    Attributes:
+        callee: the function's name.
+        args: its arguments.
+        targets: names bound to what it returns.
+        task_id: the name bound to the task's id.
+        submit: whether it is written with `pl.submit`.
+        deps: tasks it must follow besides those that are inferred.
+        blocks: how many blocks run it at the same time; None for a plain task.
+        regions: what the task touches, once dependencies are derived.
+    """
+
+    callee: str
+    args: tuple[Expr, ...]
+    targets: tuple[str, ...] = ()
+    task_id: str | None = None
+    submit: bool = False
+    deps: tuple[Expr, ...] = ()
+    blocks: Expr | None = None
+    regions: "Regions | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """What a task touches: `Name`s of whole tensors and `pl.region(tensor, offsets, shape)`.
+
+    Attributes:
+        reads: read only.
+        writes: written in full, without being read.
+        updates: read and written, or written in part.
+    """
+
+    reads: tuple[Expr, ...] = ()
+    writes: tuple[Expr, ...] = ()
+    updates: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class For(Stmt):
+    """`for var, (carried…) in pl.kind(start, stop, step, init_values=(…)):`; `kind` is range, parallel or unroll.
+
+    `carried` pairs a name with its initial value; the body then ends in a `Yield` of as many values.
+    """
+
+    kind: str
+    var: str
+    start: Expr
+    stop: Expr
+    step: Expr
+    body: Block
+    carried: tuple[tuple[str, Expr], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class While(Stmt):
+    """`for (carried…) in pl.while_(init_values=(…)):` with `pl.cond(condition)` as its first statement."""
+
+    condition: Expr
+    body: Block
+    carried: tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class If(Stmt):
+    """`if condition: then else: other`."""
+
+    condition: Expr
+    then: Block
+    other: Block = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Yield(Stmt):
+    """`targets = pl.yield_(values)`: what a loop carries on, or what a branch hands out."""
+
+    targets: tuple[str, ...]
+    values: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope(Stmt):
+    """`with pl.scope():` or `with pl.manual_scope():`."""
+
+    mode: ScopeMode
+    body: Block
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class At(Stmt):
+    """`with pl.at(level=…, deps=[…], name_hint=…) as task_id:`."""
+
+    level: Level
+    body: Block
+    deps: tuple[Expr, ...] = ()
+    name_hint: str | None = None
+    task_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spmd(Stmt):
+    """`with pl.spmd(blocks, …) as task_id:` or, where `var` is given, `for var in pl.spmd(blocks, …):`."""
+
+    blocks: Expr
+    body: Block
+    var: str | None = None
+    deps: tuple[Expr, ...] = ()
+    name_hint: str | None = None
+    task_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetCachePolicy(Stmt):
+    """`pl.set_cache_policy(tensor, policy)`."""
+
+    tensor: str
+    policy: CachePolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Return(Stmt):
+    """`return values`, the last statement of a function."""
+
+    values: tuple[Expr, ...] = ()
+
+
+# -- functions and programs -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Param(Node):
+    """A parameter. `annotation` is None until an argument or the body has decided what it is."""
+
+    name: str
+    annotation: Annotation | None = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether it is declared as written."""
+        return self.annotation is not None and self.annotation.direction is not None
+
+    @property
+    def reads(self) -> bool:
+        """Whether its contents at entry may be read."""
+        return self.annotation is None or self.annotation.direction is not Direction.Out
+
+
+@dataclass(frozen=True, slots=True)
+class Function(Node):
+    """A function. `level` is None for the level its type implies."""
+
+    name: str
+    type: FunctionType
+    params: tuple[Param, ...]
+    body: Block
+    auto_scope: bool = True
+    level: Level | None = None
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether each call of it from an orchestration is one task."""
+        return self.type in (FunctionType.InCore, FunctionType.Opaque)
+
+
+@dataclass(frozen=True, slots=True)
+class Program(Node):
+    """Functions, the last of which is where a run begins. `str()` is Python that parses back to the same program."""
+
+    name: str
+    functions: tuple[Function, ...]
+
+    @property
+    def entry(self) -> Function:
+        """Where a run begins."""
+        return self.functions[-1]
+
+    def __getitem__(self, name: str) -> Function:
+        for function in self.functions:
+            if function.name == name:
+                return function
+        raise KeyError(name)
+
+    def __str__(self) -> str:
+        from ren_lab.language.printer import print_program
+
+        return print_program(self)
+
+
+# -- walking ----------------------------------------------------------------------------------------------------------------
+
+_N = TypeVar("_N", bound=Node)
+
+
+def map_exprs(node: _N, change: Callable[[Expr], Expr]) -> _N:
+    """The node with `change` applied to each expression it holds directly; the same object where nothing changes."""
+    changes = {}
+    for f in fields(node):
+        old = getattr(node, f.name)
+        new = _map_value(old, change)
+        if new is not old:
+            changes[f.name] = new
+    return replace(node, **changes) if changes else node
+
+
+def _map_value(value: Any, change: Callable[[Expr], Expr]) -> Any:
+    if isinstance(value, Expr):
+        return change(value)
+    if isinstance(value, tuple) and value and not isinstance(value[0], Stmt):
+        new = tuple(_map_value(item, change) for item in value)
+        return value if all(a is b for a, b in zip(new, value)) else new
+    if isinstance(value, Regions):
+        parts = [_map_value(part, change) for part in (value.reads, value.writes, value.updates)]
+        return Regions(*parts)
+    return value
+
+
+def transform(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The expression with `change` applied to every part of it, innermost first."""
+    return change(map_exprs(expr, lambda part: transform(part, change)))
+
+
+def blocks_of(stmt: Stmt) -> tuple[tuple[str, Block], ...]:
+    """The fields of a statement that are blocks."""
+    match stmt:
+        case If():
+            return (("then", stmt.then), ("other", stmt.other))
+        case For() | While() | Scope() | At() | Spmd():
+            return (("body", stmt.body),)
+    return ()
+
+
+def map_blocks(stmt: Stmt, change: Callable[[Block], Block]) -> Stmt:
+    """The statement with `change` applied to each of its blocks."""
+    changes = {}
+    for name, block in blocks_of(stmt):
+        new = change(block)
+        if len(new) != len(block) or any(a is not b for a, b in zip(new, block)):
+            changes[name] = new
+    return replace(stmt, **changes) if changes else stmt  # type: ignore[arg-type]
+
+
+def statements(block: Block) -> Iterator[Stmt]:
+    """Every statement of a block, outer ones first."""
+    for stmt in block:
+        yield stmt
+        for _, inner in blocks_of(stmt):
+            yield from statements(inner)
+
+
+def direct_exprs(node: Node) -> Iterator[Expr]:
+    """The expressions that a node holds directly."""
+    found: list[Expr] = []
+
+    def note(expr: Expr) -> Expr:
+        found.append(expr)
+        return expr
+
+    map_exprs(node, note)
+    return iter(found)
+
+
+def all_exprs(node: Node) -> Iterator[Expr]:
+    """The expressions of a node and all their parts, outer ones first; blocks are left out."""
+    for expr in direct_exprs(node):
+        yield expr
+        yield from all_exprs(expr)
+
+
+def bound_by(stmt: Stmt) -> tuple[str, ...]:
+    """Names that the statement itself binds, its blocks left out."""
+    match stmt:
+        case Assign():
+            return (stmt.target,)
+        case Unpack() | Yield():
+            return stmt.targets
+        case Call():
+            return stmt.targets if stmt.task_id is None else (*stmt.targets, stmt.task_id)
+        case For():
+            return (stmt.var, *(name for name, _ in stmt.carried))
+        case While():
+            return tuple(name for name, _ in stmt.carried)
+        case At():
+            return () if stmt.task_id is None else (stmt.task_id,)
+        case Spmd():
+            return tuple(name for name in (stmt.var, stmt.task_id) if name is not None)
+        case Put():
+            return (stmt.target,)  # a tile or an array is replaced by a changed one
+    return ()
+
+
+def bound_in(block: Block) -> dict[str, None]:
+    """Names that are bound anywhere in a block, in order of first appearance."""
+    return {name: None for stmt in statements(block) for name in bound_by(stmt)}
+
+
+def names_in(block: Block) -> dict[str, None]:
+    """Names that are used anywhere in a block, bound ones included, in order of first appearance."""
+    found: dict[str, None] = {}
+    for stmt in statements(block):
+        for name in bound_by(stmt):
+            found[name] = None
+        if isinstance(stmt, SetCachePolicy):
+            found[stmt.tensor] = None
+        for expr in all_exprs(stmt):
+            if isinstance(expr, Name):
+                found[expr.id] = None
+    return found
+
+
+def last_yield(block: Block) -> Yield | None:
+    """The yield at the end of a block, inside a scope or not."""
+    while block:
+        match block[-1]:
+            case Yield() as found:
+                return found
+            case Scope(body=body):
+                block = body
+            case _:
+                return None
+    return None
+
+
+def fresh_name(base: str, taken: "set[str] | dict[str, Any]") -> str:
+    """`base`, or the first of base_1, base_2, … that is not taken."""
+    name = base
+    number = 0
+    while name in taken:
+        number += 1
+        name = f"{base}_{number}"
+    return name
+
+
+# -- constants fold as they are built ---------------------------------------------------------------------------------------
+
+_FOLD: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "**": lambda a, b: a**b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "&": lambda a, b: a & b,
+    "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+    "<<": lambda a, b: a << b,
+    ">>": lambda a, b: a >> b,
+}
+_MAX_FOLDED_BITS = 4096  # larger powers and shifts are not constants anybody means
+
+
+def binary(op: str, left: Expr, right: Expr, loc: Loc = NOWHERE) -> Expr:
+    """`left op right`, folded where both are numbers and the result is one."""
+    if isinstance(left, Const) and isinstance(right, Const) and left.value is not None and right.value is not None:
+        a, b = left.value, right.value
+        huge = op in ("**", "<<") and isinstance(b, int) and abs(b) > _MAX_FOLDED_BITS
+        try:
+            value = None if huge else _FOLD[op](a, b)
+        except (ArithmeticError, TypeError, ValueError):
+            value = None  # left as it is written; whoever evaluates it reports what is wrong with it
+        if isinstance(value, bool | int | float):
+            return Const(value, loc=loc)
+    return Binary(op, left, right, loc=loc)
+
+
+def unary(op: str, operand: Expr, loc: Loc = NOWHERE) -> Expr:
+    """`op operand`, folded where it is a number."""
+    if isinstance(operand, Const) and operand.value is not None:
+        value = operand.value
+        if op == "-":
+            return Const(-value, loc=loc)
+        if op == "not" and isinstance(value, bool):
+            return Const(not value, loc=loc)
+        if op == "~" and type(value) is int:
+            return Const(~value, loc=loc)
+    return Unary(op, operand, loc=loc)
+
+
+def refold(expr: Expr) -> Expr:
+    """The expression with all constant parts folded, as the parser would have built it."""
+
+    def again(part: Expr) -> Expr:
+        match part:
+            case Binary():
+                return binary(part.op, part.left, part.right, part.loc)
+            case Unary():
+                return unary(part.op, part.operand, part.loc)
+            case Choice(condition=Const(value=bool() as chosen)):
+                return part.then if chosen else part.other
+            case Logical() if all(isinstance(x, Const) and isinstance(x.value, bool) for x in part.operands):
+                values = [x.value for x in part.operands if isinstance(x, Const)]
+                return Const(all(values) if part.op == "and" else any(values), loc=part.loc)
+        return part
+
+    return transform(expr, again)

@@ -1,0 +1,95 @@
+"""Where constructs may stand: scopes and tasks on the submitting side, kernels outside one another."""
+
+from ren_lab.language import nodes as ir
+from ren_lab.language.annotations import FunctionType
+from ren_lab.language.errors import LanguageError
+from ren_lab.runtime import ScopeMode
+
+_AUTO = "an AUTO scope"
+_MANUAL = "a MANUAL scope"
+
+
+def check_structure(function: ir.Function, in_kernel: bool) -> None:
+    """Raise `LanguageError` for a construct that stands where it must not.
+
+    `in_kernel` says whether the whole function belongs to a kernel.
+    """
+    _block(function, function.body, "function" if in_kernel else None, None, in_kernel)
+
+
+def _fail(stmt: ir.Stmt, construct: str, rule: str, remedy: str) -> None:
+    raise LanguageError(construct, rule, remedy, stmt.loc)
+
+
+def _block(function: ir.Function, block: ir.Block, kernel: str | None, manual: ir.Scope | None, top: bool) -> None:
+    """`kernel` names the kernel around this block, `manual` is the MANUAL scope around it, `top` whether it is a kernel's
+    own body."""
+    for stmt in block:
+        match stmt:
+            case ir.Scope():
+                _scope(function, stmt, kernel, manual)
+                inner = stmt if stmt.mode is ScopeMode.MANUAL else manual
+                _block(function, stmt.body, kernel, inner, False)
+            case ir.At() | ir.Spmd():
+                _placed(function, stmt, kernel)
+                _block(function, stmt.body, "pl.at" if isinstance(stmt, ir.At) else "pl.spmd", manual, True)
+            case ir.SetCachePolicy():
+                if not top:
+                    where = "nested in a loop or a branch" if kernel else "outside kernels"
+                    _fail(
+                        stmt,
+                        "pl.set_cache_policy",
+                        f"it stands {where}",
+                        "put it at the top level of a pl.at, pl.spmd or InCore body",
+                    )
+            case _:
+                for _, inner_block in ir.blocks_of(stmt):
+                    _block(function, inner_block, kernel, manual, False)
+
+
+def _scope(function: ir.Function, stmt: ir.Scope, kernel: str | None, manual: ir.Scope | None) -> None:
+    what = _MANUAL if stmt.mode is ScopeMode.MANUAL else _AUTO
+    name = "pl.manual_scope" if stmt.mode is ScopeMode.MANUAL else "pl.scope"
+    if kernel is not None:
+        _fail(stmt, name, f"{what} stands inside a kernel ({_kernel_name(function, kernel)}); scopes are for orchestration",
+              "put it into the function that submits the kernel")  # fmt: skip
+    if manual is not None:
+        _fail(stmt, name, f"{what} stands inside the MANUAL scope of line {manual.loc.line}",
+              "end the MANUAL scope first; it admits no scope inside it")  # fmt: skip
+    if stmt.mode is ScopeMode.AUTO and function.auto_scope:
+        _fail(stmt, name, "an AUTO scope is written in a function in which the compiler places them",
+              "declare the function with auto_scope=False, or use pl.manual_scope")  # fmt: skip
+
+
+def _placed(function: ir.Function, stmt: ir.At | ir.Spmd, kernel: str | None) -> None:
+    name = "pl.at" if isinstance(stmt, ir.At) else "pl.spmd"
+    if kernel is not None and not (function.type is FunctionType.Opaque and isinstance(stmt, ir.At) and kernel == "function"):
+        _fail(
+            stmt,
+            name,
+            f"it stands inside a kernel ({_kernel_name(function, kernel)})",
+            "end the outer kernel first: kernels do not nest",
+        )
+    if kernel is not None and isinstance(stmt, ir.At) and (stmt.deps or stmt.task_id is not None):
+        _fail(
+            stmt,
+            name,
+            "it has deps or a task id inside an opaque function, which is one task",
+            "leave them out, or use @pl.jit.inline",
+        )
+    if isinstance(stmt, ir.Spmd) and stmt.var is None and not _uses_block(stmt.body):
+        _fail(stmt, name, "its body neither reads the block nor calls a kernel: every block would do the same work",
+              "read the block with pl.tile.get_block_idx(), or write `for i in pl.spmd(n):`")  # fmt: skip
+
+
+def _uses_block(body: ir.Block) -> bool:
+    for stmt in ir.statements(body):
+        if isinstance(stmt, ir.Call):
+            return True
+        if any(isinstance(expr, ir.Op) and expr.name == "get_block_idx" for expr in ir.all_exprs(stmt)):
+            return True
+    return False
+
+
+def _kernel_name(function: ir.Function, kernel: str) -> str:
+    return f"{function.type.name} function {function.name}" if kernel == "function" else kernel
