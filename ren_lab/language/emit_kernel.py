@@ -20,6 +20,7 @@ _UFUNCS = {
     "|": "bitwise_or", "^": "bitwise_xor", "<<": "left_shift", ">>": "right_shift", "maximum": "maximum", "minimum": "minimum",
 }  # fmt: skip
 _EXPANDED = {"add": "+", "sub": "-", "mul": "*", "div": "/", "max": "maximum", "min": "minimum"}
+_REDUCERS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 _FUNCTIONS = {"abs": "abs", "exp": "exp", "log": "log", "sqrt": "sqrt", "sin": "sin", "cos": "cos", "tanh": "tanh",
               "recip": "reciprocal"}  # fmt: skip
 _VIEWS = ("load", "slice", "reshape", "transpose", "row_expand", "col_expand")
@@ -300,12 +301,13 @@ class KernelEmitter(Emitter):
         code = self.expr(arg)
         if what in ("argmax", "argmin"):
             return f"np.{what}({code}, axis={axis}, keepdims=True).astype(np.int32)"
+        reduce = f"np.{_REDUCERS[what]}.reduce"  # the functions np.sum and so on only lead here
         if what in ("max", "min"):
-            return f"np.{what}({code}, axis={axis}, keepdims=True)"
+            return f"{reduce}({code}, axis={axis}, keepdims=True)"
         assert dtype is not None
         if dtype.is_float and dtype != FP32:
-            return f"np.{what}({code}.astype(np.float32), axis={axis}, keepdims=True).astype({dtype_code(dtype)})"
-        return f"np.{what}({code}, axis={axis}, keepdims=True, dtype={dtype_code(dtype)})"
+            return f"{reduce}({code}.astype(np.float32), axis={axis}, keepdims=True).astype({dtype_code(dtype)})"
+        return f"{reduce}({code}, axis={axis}, keepdims=True, dtype={dtype_code(dtype)})"
 
     def _expanded(self, op: ir.Op, args: list[ir.Expr]) -> str:
         side, _, what = op.name.partition("_expand")

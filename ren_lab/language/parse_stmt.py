@@ -433,7 +433,11 @@ class StmtParser(ExprParser):
     def annotation(self, node: ast.expr, value: Any = MISSING) -> Annotation:
         """Parse an annotation; `value` is what Python made of it, where it did."""
         if value is MISSING or isinstance(value, str):
-            value = self._annotation_value(node)
+            own, self.locals = self.locals, set()  # annotations are read outside the function
+            try:
+                value = self._annotation_value(node)
+            finally:
+                self.locals = own
         found = as_annotation(value)
         if found is None:
             self.fail(
