@@ -161,7 +161,7 @@ class Jit:
             self._plans.clear()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else BoundJit(self, instance)
 
     def __repr__(self) -> str:
         return f"<ren.jit {_name(self.fn)}, {len(self._plans)} plan{'s' * (len(self._plans) != 1)}>"
@@ -265,13 +265,34 @@ class Jit:
                 return "computed", becomes[leaf.node]
             return "companion" if isinstance(leaf, Companion) else "as it is", leaf
 
-        template = Template(shape, tuple(outcome(leaf) for _, leaf in found))
+        template = Template(_hollow(shape, found), tuple(outcome(leaf) for _, leaf in found))
         companions = tuple([leaf for leaf in replaced if isinstance(leaf, Companion)])
         return Plan(_name(self.fn), call.key, call.scalars, replay, template, arguments, held, started[0], companions)
 
 
+class BoundJit:
+    """A jitted method of an object; `plans`, `fn` and the like are those of the method."""
+
+    __slots__ = ("_instance", "_jit")
+
+    def __init__(self, jit: Jit, instance: Any) -> None:
+        self._jit, self._instance = jit, instance
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._jit(self._instance, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._jit, name)
+
+
 def _name(fn: Any) -> str:
     return getattr(fn, "__qualname__", None) or _name(getattr(fn, "func", None) or type(fn))
+
+
+def _hollow(shape: Shape | Leaf, leaves: list[tuple[str, Any]]) -> Shape | Leaf:
+    """The shape around copies of its containers without polynomials, so that a plan holds no graph of the capture."""
+    values = (None if isinstance(leaf, Poly) else leaf for _, leaf in leaves)
+    return flatten(build(shape, values), "result", [])
 
 
 def _stand_in(argument: Poly) -> Node:
@@ -335,13 +356,13 @@ def _prune(program: Program, inputs: set[BufferId], held: dict[Node, Node]) -> P
 
 
 @overload
-def jit(fn: Callable[..., Any], *, prune: bool = ..., max_plans: int = ..., reuse_outputs: bool = ...) -> Jit: ...
+def jit(fn: Callable[..., Any], prune: bool = ..., max_plans: int = ..., reuse_outputs: bool = ...) -> Jit: ...
 @overload
 def jit(
-    fn: None = ..., *, prune: bool = ..., max_plans: int = ..., reuse_outputs: bool = ...
+    fn: None = ..., prune: bool = ..., max_plans: int = ..., reuse_outputs: bool = ...
 ) -> Callable[[Callable[..., Any]], Jit]: ...
 def jit(
-    fn: Callable[..., Any] | None = None, *, prune: bool = False, max_plans: int = 16, reuse_outputs: bool = False
+    fn: Callable[..., Any] | None = None, prune: bool = False, max_plans: int = 16, reuse_outputs: bool = False
 ) -> Jit | Callable[[Callable[..., Any]], Jit]:
     """Capture the polynomial computation of a function and replay it on later calls.
 
@@ -381,6 +402,8 @@ def jit(
                 f"ren.jit: {_name(fn)} is {what}, whose body does not run in one piece; "
                 "give a plain function that returns its results"
             )
+    if type(max_plans) is not int:
+        raise TypeError(f"max_plans is {max_plans!r} of type {type(max_plans).__name__}; give an int of at least 1")
     if max_plans < 1:
         raise ValueError(f"max_plans is {max_plans}; a jitted function keeps at least 1 plan")
     return Jit(fn.fn if isinstance(fn, Jit) else fn, prune, max_plans, reuse_outputs)

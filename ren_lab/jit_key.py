@@ -126,8 +126,10 @@ def _static(value: Any) -> Any:
         return type(value), repr(value)
     if isinstance(value, np.ndarray) and value.dtype != object:
         return np.ndarray, (value.dtype.str, value.shape, value.tobytes())
-    if isinstance(value, set | bytearray):
-        return type(value), frozenset(value) if isinstance(value, set) else bytes(value)
+    if isinstance(value, set | frozenset):
+        return type(value), frozenset(map(_static, value))
+    if isinstance(value, bytearray):
+        return bytearray, bytes(value)
     try:
         hash(value)
     except TypeError:

@@ -18,7 +18,7 @@ class Options:
     """Settings of one realization.
 
     Attributes:
-        device: default device of new polynomials, or None for the best one present (environment: `REN_DEVICE`).
+        device: default device of new polynomials; None for `python` (environment: `REN_DEVICE`).
         verify: check after every pass what the pass promises (`REN_VERIFY=1`); slower, for tests and for suspicion.
         source_lines: remember the user's source line of each operation (`REN_SOURCE_LINES=0` turns it off).
         max_kernel_loads: most buffer loads that one fused kernel may hold, at least 2.
@@ -40,8 +40,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.max_kernel_loads < 2:
             raise ValueError(f"max_kernel_loads is {self.max_kernel_loads}; a kernel needs at least 2 loads: give 2 or more")
-        if self.threads is not None and self.threads < 1:
-            raise ValueError(f"threads is {self.threads}; give 1 or more, or None for all cores")
+        if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
+            raise ValueError(f"threads is {self.threads!r}; give an int of 1 or more, or None for all cores")
         if self.schedule_cache_size < 0:
             raise ValueError(f"schedule_cache_size is {self.schedule_cache_size}; give 0 (keep none) or more")
 

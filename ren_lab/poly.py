@@ -6,7 +6,7 @@ values. A polynomial never changes its value; realizing it only changes where th
 
 import itertools
 import operator
-import weakref
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,7 +16,7 @@ from ren_lab.backends import backend, default_device, device_name
 from ren_lab.backends.python import arith
 from ren_lab.engine import capture, host_words, new_buffer, realize_nodes
 from ren_lab.events import hook
-from ren_lab.ir import DType, Node, Op, Random, const, is_const, rebuilt, stamp, storage
+from ren_lab.ir import DType, Node, Op, Random, const, is_const, rebuilt, stamp, storage, watch
 from ren_lab.options import current as current_options
 from ren_lab.ring import Domain, RingSpec, check_interval, check_sigma, check_weight
 
@@ -59,7 +59,7 @@ class Poly:
     def _take(self, node: Node) -> None:
         self._node = stamp(node) if current_options().source_lines else node
         if not _is_realized(node):
-            _watch(self)
+            _watch(self, node)
 
     @classmethod
     def of_node(cls, node: Node) -> "Poly":
@@ -264,14 +264,13 @@ class Poly:
         Every other live polynomial whose graph contains one of them uses the result from now on. If something fails, no
         polynomial has changed.
         """
-        for other in more:
-            if not isinstance(other, Poly):
-                raise TypeError(f"realize takes polynomials, not {_short(other)} of type {type(other).__name__}")
+        _check_polys("realize", self, *more)
         _realize([self, *more])
         return self
 
     def explain(self, *more: "Poly") -> Any:
         """Compile without computing; returns the `Trace` of passes, schedule, kernels and memory plan."""
+        _check_polys("explain", self, *more)
         return hook("explain")([self._node, *(m._node for m in more)])
 
     def _words(self, *more: "Poly") -> np.ndarray:
@@ -312,18 +311,15 @@ class Poly:
         raise TypeError("a Poly can't be pickled; send its ring and tolist(), and build it again with Poly(coeffs, ring)")
 
 
-# Live polynomials with something left to compute, by id. A plain dict: copying its values is one step for other threads.
-_lazy: "dict[int, weakref.ref[Poly]]" = {}
+_becoming = threading.Lock()  # one thread at a time points polynomials at results
 
 
-def _watch(poly: Poly) -> None:
-    ident = id(poly)
-
-    def forget(ref: "weakref.ref[Poly]") -> None:
-        if _lazy.get(ident) is ref:
-            del _lazy[ident]
-
-    _lazy[ident] = weakref.ref(poly, forget)
+def _watch(poly: Poly, node: Node) -> None:
+    """Let what is realized below a lazy polynomial find it: nodes know their users, and the last of them are polynomials."""
+    watch(node, poly)
+    for source in node.src:
+        if not _is_realized(source):
+            watch(source, node)
 
 
 def _is_realized(node: Node) -> bool:
@@ -343,31 +339,62 @@ def _realize(polys: Sequence[Poly]) -> None:
 
 
 def apply_becomes(became: dict[Node, Node]) -> None:
-    """Let every live polynomial use what was realized: nodes that are keys give way to their values."""
-    done: dict[Node, Node] = dict(became)
-    for ref in list(_lazy.values()):
-        poly = ref()
-        if poly is None:
-            continue
-        stack = [poly._node]
+    """Let every live polynomial use what was realized: nodes that are keys give way to their values.
+
+    The work grows with what depends on the keys, not with what else is alive.
+    """
+    with _becoming:
+        polys: dict[Poly, None] = {}
+        affected: set[Node] = set(became)
+        stack = list(became)
         while stack:
-            node = stack[-1]
-            if node in done:
-                stack.pop()
-                continue
-            pending = [s for s in node.src if s not in done]
-            if pending:
-                stack.extend(pending)
-                continue
-            new = rebuilt(node, tuple([done[s] for s in node.src]))
-            if new is not node and node.origins and not new.origins:
-                object.__setattr__(new, "origins", node.origins)
-            done[node] = new
+            for ref in list(stack.pop().users or ()):
+                user = ref()
+                if isinstance(user, Poly):
+                    polys[user] = None
+                elif user is not None and user not in affected:
+                    affected.add(user)
+                    stack.append(user)
+        done: dict[Node, Node] = dict(became)
+        for poly in polys:
+            old = poly._node
+            if old not in affected:
+                continue  # it has moved on since it was watched
+            new = _with_results(old, affected, done)
+            poly._node = new
+            if not _is_realized(new):
+                _watch(poly, new)
+
+
+def _with_results(root: Node, affected: set[Node], done: dict[Node, Node]) -> Node:
+    """The graph of a node on what its sources became; `done` is filled on the way."""
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in done:
             stack.pop()
-        if done[poly._node] is not poly._node:
-            poly._node = done[poly._node]
-            if _is_realized(poly._node):
-                _lazy.pop(id(poly), None)
+            continue
+        pending = [s for s in node.src if s in affected and s not in done]
+        if pending:
+            stack.extend(pending)
+            continue
+        new = rebuilt(node, tuple([done.get(s, s) for s in node.src]))
+        if node.origins and not new.origins:
+            object.__setattr__(new, "origins", node.origins)
+        inner = new.src[0] if new.op is not node.op else new  # `rebuilt` may have put a transform around it
+        for user in {new, inner}:
+            for source in user.src:
+                if not _is_realized(source):
+                    watch(source, user)
+        done[node] = new
+        stack.pop()
+    return done[root]
+
+
+def _check_polys(what: str, *polys: Any) -> None:
+    for poly in polys:
+        if not isinstance(poly, Poly):
+            raise TypeError(f"{what} takes polynomials, one after the other, not {_short(poly)} of type {type(poly).__name__}")
 
 
 def _check_ring(ring: Any) -> None:

@@ -1,4 +1,4 @@
-"""Walking the containers that hold polynomials: lists, tuples, named tuples, dicts and dataclasses, nested as they like.
+"""Walking the containers that hold polynomials: lists, deques, tuples, named tuples, dicts and dataclasses, nested as they like.
 
 `flatten` lists the leaves of a value and describes the rest as a `Shape`; `Shape.build` puts other leaves into a fresh copy of
 the same containers. Objects of other types are leaves, whatever they hold inside. A walk goes through shared containers once
@@ -7,6 +7,7 @@ per mention; a container that holds itself is an error.
 
 import copy
 import dataclasses
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -51,16 +52,24 @@ class Shape:
     def build(self, leaves: Iterator[Any]) -> Any:
         """A copy of the container with its leaves taken from `leaves`, in the order of `flatten`."""
         values = [part.build(leaves) if isinstance(part, Shape) else next(leaves) for part in self.parts]
+        held = [(n, v) for n, v in zip(self.names, values, strict=True) if not isinstance(n, Attribute)]
+        items = [value for _, value in held]
         if issubclass(self.kind, tuple):
-            return self.kind(*values) if hasattr(self.kind, "_fields") else self.kind(values)
-        made = copy.copy(self.original)
-        if isinstance(made, list):
-            made[:] = values
-        elif isinstance(made, dict):
-            made.update(zip(self.names, values, strict=True))
+            made = self.kind(*items) if hasattr(self.kind, "_fields") else self.kind(items)
+        elif issubclass(self.kind, list | deque | dict):
+            made = copy.copy(self.original)
+            if isinstance(made, list):
+                made[:] = items
+            elif isinstance(made, deque):
+                made.clear()
+                made.extend(items)
+            else:
+                made.update(held)
         else:
-            for name, value in zip(self.names, values, strict=True):
-                object.__setattr__(made, name, value)  # frozen dataclasses too
+            made = copy.copy(self.original)
+        for name, value in zip(self.names, values, strict=True):
+            if isinstance(name, Attribute):
+                object.__setattr__(made, name.name, value)  # of frozen dataclasses too
         return made
 
     def without_originals(self) -> "Shape":
@@ -69,17 +78,37 @@ class Shape:
         return Shape(self.kind, self.names, parts, None)
 
 
+class Attribute(NamedTuple):
+    """The name of a part that is an attribute of its container."""
+
+    name: str
+
+
 def _parts(value: Any) -> tuple[tuple[Any, ...], list[Any], Callable[[Any], str]] | None:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return tuple(value._fields), list(value), lambda name: f".{name}"
-    if isinstance(value, list | tuple):
-        return tuple(range(len(value))), list(value), lambda name: f"[{name}]"
-    if isinstance(value, Mapping) and isinstance(value, dict):
-        return tuple(value), list(value.values()), lambda name: f"[{name!r}]"
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = tuple(f.name for f in dataclasses.fields(value) if hasattr(value, f.name))
-        return names, [getattr(value, name) for name in names], lambda name: f".{name}"
-    return None
+        names, values = tuple(value._fields), list(value)
+    elif isinstance(value, list | tuple | deque):
+        names, values = tuple(range(len(value))), list(value)
+    elif isinstance(value, dict):
+        names, values = tuple(value), list(value.values())
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [f.name for f in dataclasses.fields(value) if hasattr(value, f.name)]
+        names, values = tuple(map(Attribute, fields)), [getattr(value, name) for name in fields]
+    else:
+        return None
+    # what a container carries besides its items or fields can decide about a computation, too
+    more = [n for n in getattr(value, "__dict__", {}) if Attribute(n) not in names]
+    if more:
+        names, values = (*names, *map(Attribute, more)), [*values, *(value.__dict__[n] for n in more)]
+    return names, values, _step_fields if hasattr(value, "_fields") else _step
+
+
+def _step(name: Any) -> str:
+    return f".{name.name}" if isinstance(name, Attribute) else f"[{name!r}]"
+
+
+def _step_fields(name: Any) -> str:
+    return f".{name.name if isinstance(name, Attribute) else name}"
 
 
 def flatten(value: Any, path: str, leaves: list[tuple[str, Any]]) -> Shape | Leaf:

@@ -24,8 +24,14 @@ def storage_of(node: Node) -> Any:
     """The storage behind a BUFFER, or behind the window that a BUFFER_VIEW opens."""
     if node.op is Op.BUFFER_VIEW:
         base = node.src[0]
-        return backend(base.arg.device).view(_storage[base], node.arg.offset, node.arg.shape)
-    return _storage[node]
+        return backend(base.arg.device).view(storage_of(base), node.arg.offset, node.arg.shape)
+    try:
+        return _storage[node]
+    except KeyError:
+        raise RuntimeError(
+            f"buffer {node.arg.label!r} holds no data: the polynomial was made in the body of a function while ren.jit captured "
+            "it, and means nothing outside; return it from the function instead of keeping it"
+        ) from None
 
 
 def host_words(node: Node) -> np.ndarray:

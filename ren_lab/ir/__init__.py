@@ -14,6 +14,7 @@ from ren_lab.ir.node import (
     stamp,
     storage,
     transform,
+    watch,
 )
 from ren_lab.ir.op import (
     ELEMENTWISE,
@@ -36,5 +37,5 @@ __all__ = [
     "ELEMENTWISE", "Automorphism", "Axis", "Boundary", "BufferId", "Const", "DType", "KernelSpec", "LimbSelect", "Match", "Node",
     "Op", "Random", "RewriteBudgetExceeded", "Rule", "Slot", "View", "buffer", "const", "const_value", "format_arg", "in_domain",
     "is_const", "is_scalar", "parse", "print_graph", "rebuilt", "rewrite", "rule", "shape_of", "stamp", "storage", "substitute",
-    "transform",
+    "transform", "watch",
 ]  # fmt: skip

@@ -34,9 +34,10 @@ class Node:
         ring, domain: of the polynomial that the node computes, or None for words, indices and ordering.
         device: where it is computed, or None if that is left to its user.
         origins: the user's source lines that built it, every one of a merged node; not part of its identity.
+        users: weak references to what `watch` was told uses it; not part of its identity either.
     """
 
-    __slots__ = ("op", "dtype", "src", "arg", "ring", "domain", "device", "origins", "__weakref__")
+    __slots__ = ("op", "dtype", "src", "arg", "ring", "domain", "device", "origins", "users", "__weakref__")
     op: Op
     dtype: DType
     src: tuple["Node", ...]
@@ -45,6 +46,7 @@ class Node:
     domain: Domain | None
     device: str | None
     origins: tuple[Origin, ...]
+    users: set[Any] | None
 
     def __new__(cls, op: Op, dtype: DType = DType.U32, src: tuple["Node", ...] = (), arg: Any = None) -> "Node":
         # 1 == True and (1,) == (True,) in Python, so the argument's types are part of the key
@@ -67,6 +69,7 @@ class Node:
             put(node, "domain", domain)
             put(node, "device", device)
             put(node, "origins", ())
+            put(node, "users", None)
             entry = _Ref(node, _forget)
             entry.key = key
             _interned[key] = entry
@@ -300,6 +303,18 @@ def shape_of(node: Node) -> tuple[int, int]:
     while node.op in (Op.AFTER, Op.COPY, Op.BUFFERIZE, Op.CONTIGUOUS):
         node = node.src[0]
     return node.arg.shape
+
+
+def watch(node: Node, user: Any) -> None:
+    """Remember, weakly, that `user` depends on a node."""
+    users = node.users
+    if users is None:
+        users = set()
+        object.__setattr__(node, "users", users)
+    users.add(weakref.ref(user))
+    size = len(users)
+    if size >= 16 and size & (size - 1) == 0:  # now and then, drop those that are gone
+        users.difference_update([ref for ref in list(users) if ref() is None])
 
 
 _PACKAGE = __file__.rsplit("ir", 1)[0]

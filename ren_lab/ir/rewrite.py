@@ -157,7 +157,7 @@ def rewrite(
                 waiting[node] = in_domain(new, node.domain)
                 stack.append(waiting[node])
                 continue
-            if new in done:
+            if new in done and not once:  # the facts of a once-pass are about `node`, not about what it looks like now
                 done[node] = done[new]
                 stack.pop()
                 continue
@@ -177,7 +177,9 @@ def rewrite(
                     emit(RuleFired(r.name, r.equation, new, answer))
                 break
         if answer is None or answer is new:
-            done[node] = done[new] = new
+            done[node] = new
+            if not once:
+                done[new] = new
             stack.pop()
             continue
         if answer.domain is not new.domain or answer.ring != new.ring:
@@ -190,7 +192,7 @@ def rewrite(
                 raise RewriteBudgetExceeded(_cycle(fired, f"{count} rewrites exceed the budget of {budget}"))
         match.carry(new, answer)
         if once:
-            done[node] = done[new] = answer
+            done[node] = answer
             stack.pop()
             continue
         if answer in waiting:

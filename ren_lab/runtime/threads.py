@@ -170,7 +170,8 @@ class ThreadExecutor:
     def abort(self, stalled: bool) -> None:
         """End the threads after the kernels that are running, and drop what has not started.
 
-        After a stall the wait is bounded: a kernel that blocks cannot be stopped, but its thread ends with it.
+        The wait is bounded, by `timeout_s` and after a stall by less: a kernel that blocks cannot be stopped, but its thread
+        ends with it.
         """
         self._stopping = True
         try:
@@ -180,10 +181,10 @@ class ThreadExecutor:
             pass
         for _ in self._threads:
             self._queue.put(None)
-        deadline = time.monotonic() + _GRACE_S
+        deadline = time.monotonic() + (_GRACE_S if stalled else self._timeout_s)
         for thread in self._threads:
             while thread.ident is None and time.monotonic() < deadline:
                 time.sleep(0.001)  # an interrupt came while it was being started
             if thread.ident is not None:
-                thread.join(max(0.0, deadline - time.monotonic()) if stalled else None)
+                thread.join(max(0.0, deadline - time.monotonic()))
         self._threads.clear()

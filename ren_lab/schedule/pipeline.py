@@ -143,10 +143,16 @@ def _items(final: Node) -> list[ScheduledKernel]:
         elif node.op is Op.BUFFER_VIEW:
             base = _identity(node.src[0])
             shape = node.arg.shape
-            ident = BufferId(f"{base.label}[{node.arg.offset}:]", base.device, shape)
+            ident = _window(base, node.arg)
             name = f"view_{shape[0]}x{shape[1]}"
             items.append(ScheduledKernel("view", name, (ident, base), base.device, node, view=node.arg))
     return items
+
+
+def _window(base: BufferId, view: View) -> BufferId:
+    """The name of a window: its base and which words of it."""
+    end = view.offset + view.shape[0] * view.shape[1]
+    return BufferId(f"{base.label}[{view.offset}:{end}]", base.device, view.shape)
 
 
 def _identity(node: Node) -> BufferId:
@@ -155,7 +161,7 @@ def _identity(node: Node) -> BufferId:
         node = node.src[0]
     if node.op is Op.BUFFER_VIEW:
         ident = _identity(node.src[0])
-        return BufferId(f"{ident.label}[{node.arg.offset}:]", ident.device, node.arg.shape)
+        return _window(ident, node.arg)
     if node.op is Op.AFTER:
         node = node.src[0]
     return node.arg

@@ -5,6 +5,7 @@ import functools
 import gc
 import weakref
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -203,7 +204,8 @@ def test_capture_is_per_task_and_thread() -> None:
     async def main() -> list[int]:
         return await asyncio.gather(*map(call, range(5)))
 
-    assert asyncio.run(main()) == [1, 2, 3, 4, 5]
+    with ThreadPoolExecutor(1) as pool:  # a loop of its own, whatever runs in this thread
+        assert pool.submit(asyncio.run, main()).result() == [1, 2, 3, 4, 5]
 
 
 def test_prune_runs_setup_once_and_keeps_it() -> None:
@@ -306,3 +308,78 @@ def test_schemes_add_to_the_key() -> None:
         assert len(f.plans) == 3
     finally:
         jit_key._contributors.pop()
+
+
+def test_plans_hold_no_graph_of_their_capture() -> None:
+    seen = []
+
+    @ren.jit
+    def powers(a):
+        made = [a]
+        for i in range(5):
+            made.append(made[-1] * a + i)
+        seen.extend(map(weakref.ref, made))
+        return made, tuple(made), Frozen(made[-1], "n")
+
+    powers(p(1, 2))
+    gc.collect()
+    assert len(seen) == 6 and not any(ref() is not None for ref in seen)
+
+
+@dataclass
+class Doubled:
+    a: Poly
+
+    def __post_init__(self) -> None:
+        self.twice = self.a * 2
+
+
+class Tagged(list):
+    pass
+
+
+def test_attributes_beside_fields_and_items_count() -> None:
+    f = ren.jit(lambda d: d.twice + 0)
+    assert [head(f(Doubled(p(c)))) for c in (1, 4)] == [2, 8]
+    g = ren.jit(lambda items: items[0] * items.factor)
+    for c, factor in ((2, 3), (2, 7), (5, 3)):
+        tagged = Tagged([p(c)])
+        tagged.factor = factor
+        assert head(g(tagged)) == c * factor
+
+
+def test_deques_are_walked_and_sets_are_told_apart_by_type() -> None:
+    from collections import deque
+
+    f = ren.jit(lambda q: deque([q[0] + q[1], q[2]]))
+    for c in (1, 5):
+        out = f(deque([p(c), p(1), c]))
+        assert isinstance(out, deque) and head(out[0]) == c + 1 and out[1] == c
+    g = ren.jit(lambda parts: parts[0] * (2 if any(v is True for v in parts[1]) else 3))
+    assert [head(g([p(1), frozenset([v])])) for v in (1, True, 1)] == [3, 2, 3]
+
+
+def test_a_polynomial_that_leaves_the_body_says_so() -> None:
+    kept = []
+    f = ren.jit(lambda a: (kept.append(a + 1), a)[1])
+    f(p(1))
+    with pytest.raises(RuntimeError, match="return it from the function"):
+        kept[0].tolist()
+
+
+def test_jitted_methods_have_plans_too() -> None:
+    class Model:
+        @ren.jit
+        def step(self, a):
+            return a + 1
+
+    model = Model()
+    assert head(model.step(p(1))) == 2 and len(model.step.plans) == 1
+    model.step.clear_jit()
+    assert not Model.step.plans and head(model.step.fn(model, p(2))) == 3
+
+
+@pytest.mark.parametrize("bad", ["3", None, 2.5, True], ids=repr)
+def test_max_plans_is_an_int(bad: object) -> None:
+    with pytest.raises(TypeError, match="max_plans"):
+        ren.jit(lambda a: a, max_plans=bad)

@@ -260,3 +260,71 @@ def test_options_are_checked() -> None:
         pass
     with pytest.raises(ValueError, match="max_kernel_loads"), ren.using(max_kernel_loads=1):
         pass
+
+
+@pytest.mark.parametrize("hold", [Poly.contiguous, Poly.pin], ids=["contiguous", "pin"])
+@pytest.mark.parametrize(
+    "use", [lambda p: (p + 1).ntt(), lambda p: (p + 1).rescale(17), lambda p: -p], ids=["ntt", "rescale", "neg"]
+)
+def test_a_value_is_used_as_it_is_and_through_a_buffer_of_its_own(hold, use) -> None:
+    for order in (1, -1):
+        q = x() * Poly([5, 1], RING)
+        outputs = [use(q), hold(q) + 1, -hold(q)][::order]
+        want = [
+            use(x() * Poly([5, 1], RING)).tolist(),
+            (x() * Poly([5, 1], RING) + 1).tolist(),
+            (-(x() * Poly([5, 1], RING))).tolist(),
+        ]
+        outputs[0].realize(*outputs[1:])
+        assert [p.tolist() for p in outputs] == want[::order]
+
+
+def test_windows_of_one_base_that_begin_together() -> None:
+    wide, one = RingSpec(8, (17, 97)), RingSpec(8, (17,))
+    for base in (x().realize(), x() * x()):
+        a, b = base.to_ring(wide), base.to_ring(one)
+        a.realize(b)
+        assert a.tolist() == [c % wide.q for c in base.tolist()] and b.tolist() == [c % 17 for c in base.tolist()]
+
+
+def test_realizing_looks_only_at_what_depends_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ren_lab import poly as module
+
+    bystanders = [x() * i + 1 for i in range(2, 300)]
+    base = x() * x()
+    users = [base + 1, (base + 1) * 2]
+    visited = []
+    real = module.rebuilt
+    monkeypatch.setattr(module, "rebuilt", lambda node, src: (visited.append(node), real(node, src))[1])
+    base.realize()
+    assert len(visited) == 2 and len(bystanders) == 298
+    assert users[1].tolist()[0] == 2 * (base.tolist()[0] + 1)
+
+
+def test_threads_may_realize_what_they_share() -> None:
+    import threading
+
+    shared = [Poly([i, 1], RING) * Poly([2, i], RING) for i in range(8)]
+    lazy = [a + b for a in shared for b in shared]
+    wrong: list[BaseException] = []
+
+    def work(offset: int) -> None:
+        try:
+            for i in range(len(lazy)):
+                lazy[(i * 7 + offset) % len(lazy)].tolist()
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+    assert all(p.is_realized for p in lazy)
+
+
+def test_lists_are_no_polynomials() -> None:
+    for call in (lambda: Poly.realize([x()]), lambda: x().explain(3)):
+        with pytest.raises(TypeError, match="takes polynomials, one after the other"):
+            call()

@@ -382,3 +382,24 @@ def test_a_scope_is_entered_where_it_is_made():
                 pass
 
     go(program)
+
+
+def test_a_kernel_that_blocks_does_not_hold_up_an_error_for_ever():
+    release = threading.Event()
+
+    def program(orch):
+        orch.submit(release.wait)
+        raise LookupError("in the program")
+
+    done = []
+
+    def run():
+        with pytest.raises(LookupError):
+            Worker(RunConfig(platform="cpu", workers=1, timeout_s=0.3)).run(program)
+        done.append(True)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(30)
+    release.set()
+    assert done
