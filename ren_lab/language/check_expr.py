@@ -271,7 +271,7 @@ class ExprChecker:
         write: bool,
         offsets: tuple[Linear, ...],
         sizes: tuple[Linear, ...],
-        expr: ir.Expr,
+        expr: ir.Node,
         cache: CachePolicy | None,
         implicit: bool,
         loc: Loc,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ren_lab.language import nodes as ir
-from ren_lab.language import rules_memory
+from ren_lab.language import rules_memory, walk
 from ren_lab.language.annotations import Annotation, CachePolicy, Extent, Level
 from ren_lab.language.check_expr import Env, ExprChecker
 from ren_lab.language.errors import counted
@@ -266,7 +266,7 @@ class StmtChecker(ExprChecker):
         initial = {name: self.expr(value) for name, value in carried}
         entry.update(initial)
         live = {name for name, value in before.items() if not isinstance(value, Unusable)}
-        changing = [name for name in ir.bound_in(stmt.body) if name in live] + list(initial)
+        changing = [name for name in walk.bound_in(stmt.body) if name in live] + list(initial)
         loops_while = isinstance(stmt, ir.While)
         self.uncertain += uncertain
         self.branches += loops_while
@@ -338,14 +338,14 @@ class StmtChecker(ExprChecker):
         return joined
 
     def _carried_on(self, stmt: ir.For | ir.While) -> Env:
-        last = ir.last_yield(stmt.body)
+        last = walk.last_yield(stmt.body)
         if last is None or not stmt.carried:
             return {}
         return {name: self.expr(value) for (name, _), value in zip(stmt.carried, last.values)}
 
     def _yielded(self, stmt: ir.For | ir.While) -> Env:
         """Names that the loop hands out, with what is known of them behind it."""
-        last = ir.last_yield(stmt.body)
+        last = walk.last_yield(stmt.body)
         if last is None or not stmt.carried:
             return {}
         handed: Env = {}
@@ -392,7 +392,7 @@ class StmtChecker(ExprChecker):
     def _left(self, stmt: ir.At | ir.Spmd, outside: Env, inner: Env) -> Env:
         """What is known outside of names that a kernel bound."""
         after = dict(outside)
-        for name in ir.bound_in(stmt.body):
+        for name in walk.bound_in(stmt.body):
             value = inner.get(name, Value())
             if isinstance(value, TensorValue):
                 value = replace(value, origin=None)

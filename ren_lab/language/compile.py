@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ren_lab.language import nodes as ir
+from ren_lab.language import walk
 from ren_lab.language.annotations import Annotation, FunctionType
 from ren_lab.language.arguments import bind
 from ren_lab.language.check_program import ProgramChecker, check_program
@@ -130,8 +131,8 @@ def _kernel(function: ir.Function, checker: ProgramChecker) -> CompiledKernel:
     made = emitter.compiled(emitter.namespace())
     multiplies = any(
         isinstance(e, ir.Op) and e.name in ("matmul", "matmul_acc") or isinstance(e, ir.Binary) and e.op == "@"
-        for stmt in ir.statements(function.body)
-        for e in ir.all_exprs(stmt)
+        for stmt in walk.statements(function.body)
+        for e in walk.all_exprs(stmt)
     )
     return CompiledKernel(function.name, emitter.source, made, "cube" if multiplies else "vector")
 
@@ -156,9 +157,9 @@ def _has_stray_tasks(program: ir.Program, function: ir.Function) -> bool:
             callee = program[stmt.callee]
             if callee.is_kernel or _has_stray_tasks(program, callee):
                 return True
-        if any(isinstance(e, ir.Op) and e.name == "create_tensor" for e in ir.all_exprs(stmt)):
+        if any(isinstance(e, ir.Op) and e.name == "create_tensor" for e in walk.all_exprs(stmt)):
             return True
-        for _, inner in ir.blocks_of(stmt):
+        for _, inner in walk.blocks_of(stmt):
             stack.extend(inner)
     return False
 

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from ren_lab.language import nodes as ir
+from ren_lab.language import walk
 from ren_lab.language.check_program import ProgramChecker
 from ren_lab.language.dtypes import DType
 from ren_lab.language.errors import Loc
-from ren_lab.language.values import ArrayValue, ScalarValue, TensorValue, TileValue, Value
+from ren_lab.language.values import ArrayValue, TensorValue, TileValue, Value
 
 _KEPT = frozenset(
     "np min max abs int bool float range slice len loc orch window put placed view put_items changed alike column checked_index "
-    "cut fetch given block_count block blocks reshaped ScopeMode n_blocks".split()
+    "cut fetch given block_count block blocks reshaped ScopeMode n_blocks new_array fit".split()
 )
 _PLAIN = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floor_div": "//", "rem": "%", "lt": "<", "le": "<=", "gt": ">",
           "ge": ">=", "eq": "==", "ne": "!=", "and_": "&", "or_": "|", "xor": "^", "shl": "<<", "shr": ">>"}  # fmt: skip
@@ -44,7 +45,7 @@ class Emitter:
         self._loc = function.loc
         self._carried: list[tuple[str, ...]] = []
         self._names: dict[str, str] = {}
-        self._taken = dict.fromkeys(p.name for p in function.params) | ir.names_in(function.body)
+        self._taken = dict.fromkeys(p.name for p in function.params) | walk.names_in(function.body)
 
     # -- writing --------------------------------------------------------------------------------------------------------
 
@@ -72,7 +73,7 @@ class Emitter:
         """A user's name in generated code."""
         if name not in self._names:
             clashes = name in _KEPT or name.endswith(("_launch", "_function"))
-            self._names[name] = ir.fresh_name(name + "_", self._taken) if clashes else name
+            self._names[name] = walk.fresh_name(name + "_", self._taken) if clashes else name
             self._taken[self._names[name]] = None
         return self._names[name]
 
@@ -99,8 +100,11 @@ class Emitter:
                 loc = self.lines[node.lineno - 1][1].within(file)
                 if loc.file != file:
                     loc = self.function.loc
-                node.lineno, node.col_offset = max(loc.line, 1), max(loc.column - 1, 0)
-                node.end_lineno, node.end_col_offset = max(loc.end_line, loc.line, 1), max(loc.end_column - 1, 0)
+                # of a stretch of several lines, such as a `with`, the first: Python names the last one of a method call
+                end = loc.end_column - 1 if loc.end_line == loc.line else len(loc.text)
+                node.lineno = node.end_lineno = max(loc.line, 1)
+                node.col_offset = max(loc.column - 1, 0)
+                node.end_col_offset = max(end, node.col_offset)
         scope = {"np": np, "loc": tuple(self.locs), **namespace}
         exec(compile(tree, file, "exec"), scope)
         made = scope[self.title]
@@ -160,7 +164,7 @@ class Emitter:
         carried = tuple(name for name, _ in stmt.carried)
         for name, value in stmt.carried:
             self.line(f"{self.name(name)} = {self.bound(value)}")
-        last = ir.last_yield(stmt.body)
+        last = walk.last_yield(stmt.body)
         if carried and last is not None and last.targets:  # what they are where there is no turn
             self.bind([self.name(target) for target in last.targets], [self.name(name) for name in carried])
         if isinstance(stmt, ir.For):
@@ -319,8 +323,3 @@ def _dtype(value: Value, kinds: str) -> bool:
 def dtype_code(dtype: DType) -> str:
     """How generated code names an element type."""
     return "bfloat16" if dtype.name == "BF16" else f"np.{dtype.numpy.name}" if dtype.kind != "b" else "np.bool_"
-
-
-def is_scalar(value: Value) -> bool:
-    """Whether a value is a number."""
-    return isinstance(value, ScalarValue)

@@ -6,8 +6,8 @@ is a view. Floating-point exceptions give infinities and NaNs without a word, as
 
 from typing import Any
 
+from ren_lab.language import folding, support, walk
 from ren_lab.language import nodes as ir
-from ren_lab.language import support
 from ren_lab.language.check_program import ProgramChecker
 from ren_lab.language.dtypes import FP32, DType
 from ren_lab.language.emit import _PLAIN, Emitter, dtype_code
@@ -142,10 +142,10 @@ class KernelEmitter(Emitter):
         seen = 0
         for stmt in block[position + 1 :]:
             uses = _uses_in(stmt).get(name, 0)
-            if name in ir.bound_by(stmt) and not isinstance(stmt, ir.Put):
+            if name in walk.bound_by(stmt) and not isinstance(stmt, ir.Put):
                 return False
             if uses:
-                compound = bool(ir.blocks_of(stmt))
+                compound = bool(walk.blocks_of(stmt))
                 if compound or not isinstance(stmt, ir.Assign | ir.Do | ir.Put) or _escapes(stmt, name):
                     return False
                 seen += uses
@@ -163,7 +163,7 @@ class KernelEmitter(Emitter):
         assert isinstance(offsets, ir.Sequence) and sizes is not None
         parts = []
         for offset, size in zip(offsets.items, sizes):
-            end = ir.binary("+", offset, ir.Const(size.constant))
+            end = folding.binary("+", offset, ir.Const(size.constant))
             if not isinstance(end, ir.Const):
                 self._note(end, offset)
             parts.append(f"{self.expr(offset)}:{self.expr(end)}")
@@ -341,10 +341,10 @@ def _fixed(shape: Shape) -> bool:
 def _uses_in(stmt: ir.Stmt) -> dict[str, int]:
     """How often names are read in a statement and its blocks."""
     counts: dict[str, int] = {}
-    for inner in ir.statements((stmt,)):
+    for inner in walk.statements((stmt,)):
         if isinstance(inner, ir.Put):
             counts[inner.target] = counts.get(inner.target, 0) + 1
-        for expr in ir.all_exprs(inner):
+        for expr in walk.all_exprs(inner):
             if isinstance(expr, ir.Name):
                 counts[expr.id] = counts.get(expr.id, 0) + 1
     return counts
@@ -360,10 +360,10 @@ def _count_uses(block: ir.Block) -> dict[str, int]:
 
 def _writes(stmt: ir.Stmt) -> bool:
     """Whether a statement may write memory."""
-    for inner in ir.statements((stmt,)):
+    for inner in walk.statements((stmt,)):
         if isinstance(inner, ir.Put):
             return True
-        if any(isinstance(e, ir.Op) and e.name in _EFFECTS for e in ir.all_exprs(inner)):
+        if any(isinstance(e, ir.Op) and e.name in _EFFECTS for e in walk.all_exprs(inner)):
             return True
     return False
 

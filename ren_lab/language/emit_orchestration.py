@@ -6,7 +6,8 @@ from ren_lab.language import nodes as ir
 from ren_lab.language import support
 from ren_lab.language.check_program import ProgramChecker
 from ren_lab.language.emit import Emitter, dtype_code
-from ren_lab.language.values import ScalarValue, TensorValue
+from ren_lab.language.linear import Linear, number
+from ren_lab.language.values import ScalarValue, TensorValue, same_extent
 from ren_lab.runtime import ScopeMode
 
 
@@ -29,7 +30,7 @@ class OrchestrationEmitter(Emitter):
 
     def namespace(self) -> dict[str, Any]:
         """What the code calls, besides launches and other functions."""
-        names = ("view", "checked_index", "window", "cut", "fetch", "given", "block_count", "reshaped")
+        names = ("view", "checked_index", "window", "cut", "fetch", "given", "block_count", "reshaped", "new_array", "fit")
         found: dict[str, Any] = {name: getattr(support, name) for name in names}
         if any("bfloat16" in text for text, _ in self.lines):
             from ren_lab.language.dtypes import BF16
@@ -69,6 +70,7 @@ class OrchestrationEmitter(Emitter):
     def _call(self, stmt: ir.Call) -> None:
         callee = self._program[stmt.callee]
         args = [self.expr(arg) for arg in stmt.args]
+        self._check_extents(stmt, callee, args)
         if not callee.is_kernel:
             targets = "".join(f"{self.name(t)}, " for t in stmt.targets)
             self.line(f"{targets + '= ' if targets else ''}{stmt.callee}_function({', '.join(['orch', *args])})")
@@ -90,6 +92,22 @@ class OrchestrationEmitter(Emitter):
         bound = f"{self.name(stmt.task_id)} = " if stmt.task_id is not None else ""
         self.line(f"{bound}orch.submit({', '.join(given)})")
         self._alias(stmt, callee, args)
+
+    def _check_extents(self, stmt: ir.Call, callee: ir.Function, args: list[str]) -> None:
+        """Have the extents of arguments checked when it runs, where they are not known to be those of the parameters."""
+        known: dict[str, Linear] = {}
+        sure = True
+        checks = []
+        for param, arg, code in zip(callee.params, stmt.args, args):
+            value, shape = self.value(arg), None if param.annotation is None else param.annotation.shape
+            if not isinstance(value, TensorValue) or shape is None or value.shape is None:
+                continue
+            checks.append(f"({param.name!r}, {code}, {shape!r})")
+            for want, have in zip(shape, value.shape):
+                wanted = number(want) if isinstance(want, int) else have if want is None else known.setdefault(str(want), have)
+                sure = sure and same_extent(wanted, have) is True
+        if not sure:
+            self.line(f"fit({self.place(stmt.loc)}, {stmt.callee!r}, {', '.join(checks)})")
 
     def _alias(self, stmt: ir.Call, callee: ir.Function, args: list[str]) -> None:
         """Bind what a kernel returns: tensors that it was given."""
@@ -118,7 +136,7 @@ class OrchestrationEmitter(Emitter):
                 return f"orch.alloc({self.list_of(args[0])}, {dtype_code(op.attr('dtype'))})"
             case "array":
                 empty = "None" if op.attr("dtype").kind == "t" else "0"
-                return f"[{empty}] * {self.expr(args[0])}"
+                return f"new_array({self.expr(args[0])}, {empty}, {self.place(op.loc)})"
             case "read":
                 return f"fetch(orch, {self.expr(args[0])}, {self.list_of(args[1])}, {self.place(op.loc)})"
             case "slice":

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from ren_lab.language import nodes as ir
+from ren_lab.language import walk
 from ren_lab.language.annotations import FunctionType, Level
 from ren_lab.language.compile import Runnable, alone
 from ren_lab.language.errors import LanguageError, told_briefly
@@ -73,7 +74,7 @@ def look_at(template: Template) -> None:
 
 
 def _places_anything(function: ir.Function) -> bool:
-    return any(isinstance(s, ir.At | ir.Spmd | ir.Scope) or isinstance(s, ir.Call) for s in ir.statements(function.body))
+    return any(isinstance(s, ir.At | ir.Spmd | ir.Scope) or isinstance(s, ir.Call) for s in walk.statements(function.body))
 
 
 class _Jit:

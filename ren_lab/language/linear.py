@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from ren_lab.language.nodes import Const, Expr, Op, binary
+from ren_lab.language.folding import binary
+from ren_lab.language.nodes import Const, Expr, Op
 
 _serial = count()
 

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from ren_lab.language import folding
 from ren_lab.language import nodes as ir
 from ren_lab.language.annotations import CachePolicy, DynVar
 from ren_lab.language.dtypes import DType
@@ -22,6 +23,7 @@ _BINARY: dict[type[ast.AST], str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
 }  # fmt: skip
 _UNARY: dict[type[ast.AST], str] = {ast.USub: "-", ast.Not: "not", ast.Invert: "~"}
+_DEEPEST = 100  # expressions within expressions
 _BUILTINS = {"min": "min", "max": "max", "abs": "abs"}
 _SYNTAX = {
     ast.Lambda: "lambda", ast.ListComp: "a list comprehension", ast.SetComp: "a set comprehension",
@@ -47,6 +49,7 @@ class ExprParser:
         self.locals: set[str] = set()
         self.self_name: str | None = None
         self.dynamics: dict[str, DynVar] = {}
+        self._depth = 0
 
     # -- errors ---------------------------------------------------------------------------------------------------------
 
@@ -108,7 +111,7 @@ class ExprParser:
         sign = (_UNARY if len(parts) == 1 else _BINARY).get(type(node.op))
         if sign is None:
             return MISSING
-        folded = ir.unary(sign, operands[0]) if len(operands) == 1 else ir.binary(sign, operands[0], operands[1])
+        folded = folding.unary(sign, operands[0]) if len(operands) == 1 else folding.binary(sign, operands[0], operands[1])
         return folded.value if isinstance(folded, ir.Const) else MISSING
 
     def _static_item(self, node: ast.Subscript) -> Any:
@@ -121,6 +124,15 @@ class ExprParser:
 
     def expr(self, node: ast.expr) -> ir.Expr:
         """Parse an expression."""
+        if self._depth == _DEEPEST:  # so that walks over it may recurse
+            self.fail(node, "expression", f"it is nested more than {_DEEPEST} deep", "give parts of it names")
+        self._depth += 1
+        try:
+            return self._expr(node)
+        finally:
+            self._depth -= 1
+
+    def _expr(self, node: ast.expr) -> ir.Expr:
         loc = self.loc(node)
         match node:
             case ast.Constant():
@@ -130,17 +142,17 @@ class ExprParser:
             case ast.UnaryOp():
                 if isinstance(node.op, ast.UAdd):
                     return self.expr(node.operand)
-                return ir.unary(_UNARY[type(node.op)], self.expr(node.operand), loc)
+                return folding.unary(_UNARY[type(node.op)], self.expr(node.operand), loc)
             case ast.BinOp():
-                return ir.binary(_BINARY[type(node.op)], self.expr(node.left), self.expr(node.right), loc)
+                return folding.binary(_BINARY[type(node.op)], self.expr(node.left), self.expr(node.right), loc)
             case ast.Compare():
                 return self._comparison(node)
             case ast.BoolOp():
                 op = "and" if isinstance(node.op, ast.And) else "or"
-                return ir.refold(ir.Logical(op, tuple(self.expr(value) for value in node.values), loc=loc))
+                return folding.refold(ir.Logical(op, tuple(self.expr(value) for value in node.values), loc=loc))
             case ast.IfExp():
                 made = ir.Choice(self.expr(node.test), self.expr(node.body), self.expr(node.orelse), loc=loc)
-                return ir.refold(made)
+                return folding.refold(made)
             case ast.Call():
                 return self.call(node)
             case ast.Attribute():
@@ -184,8 +196,8 @@ class ExprParser:
                 self.fail(
                     node, ast.unparse(node), "`in` and `is` are not part of the language", "compare with ==, !=, <, <=, >, >="
                 )
-            pairs.append(ir.binary(_BINARY[type(op)], left, right, self.loc(node)))
-        return pairs[0] if len(pairs) == 1 else ir.refold(ir.Logical("and", tuple(pairs), loc=self.loc(node)))
+            pairs.append(folding.binary(_BINARY[type(op)], left, right, self.loc(node)))
+        return pairs[0] if len(pairs) == 1 else folding.refold(ir.Logical("and", tuple(pairs), loc=self.loc(node)))
 
     def _attribute(self, node: ast.Attribute) -> ir.Expr:
         value = self.static(node)

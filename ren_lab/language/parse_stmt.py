@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ren_lab.language import nodes as ir
+from ren_lab.language import walk
 from ren_lab.language.annotations import Annotation, Array, CachePolicy, InOut, Level, Out, Scalar, Tensor, Tile, as_annotation
 from ren_lab.language.errors import counted
 from ren_lab.language.parse_expr import MISSING, ExprParser
@@ -152,9 +153,12 @@ class StmtParser(ExprParser):
             called = self.callee(item) if isinstance(item, ast.Call) else None
             found = self.expr(item) if called is None else None
             if not isinstance(found, ir.Name | ir.Const):  # what is computed for the return gets a name
-                name = ir.fresh_name("result", self.locals)
+                name = walk.fresh_name("result", self.locals)
                 self.locals.add(name)
-                before.append(self._call(item, called, (name,)) if found is None else ir.Assign(name, found, loc=loc))  # type: ignore
+                if found is not None:
+                    before.append(ir.Assign(name, found, loc=loc))
+                elif isinstance(item, ast.Call) and called is not None:
+                    before.append(self._call(item, called, (name,)))
                 found = ir.Name(name, loc=self.loc(item))
             values.append(found)
         return [*before, ir.Return(tuple(values), loc=loc)]
@@ -236,7 +240,7 @@ class StmtParser(ExprParser):
         if isinstance(condition, ir.Const) and isinstance(condition.value, bool):
             return list(settle(self.block(node.body if condition.value else node.orelse, True, may_return)))
         then, other = self.block(node.body, True), self.block(node.orelse, True)
-        yields = [ir.last_yield(block) for block in (then, other)]
+        yields = [walk.last_yield(block) for block in (then, other)]
         if (yields[0] is None) != (yields[1] is None):
             self.fail(node, "if", "one branch yields a value and the other does not", "yield from both branches, or from none")
         if yields[0] is not None and yields[1] is not None and yields[0].targets != yields[1].targets:
@@ -255,7 +259,8 @@ class StmtParser(ExprParser):
         if construct == "while_":
             return [self._while(node)]
         if construct == "spmd":
-            return [self._spmd(node, node.iter)]  # type: ignore[arg-type]
+            assert isinstance(node.iter, ast.Call)
+            return [self._spmd(node, node.iter)]
         if construct not in _LOOPS:
             self.fail(
                 node.iter,
@@ -313,7 +318,7 @@ class StmtParser(ExprParser):
         return tuple((carried, self.expr(value)) for carried, value in zip(names, init))
 
     def _check_yield(self, node: ast.For, name: str, body: ir.Block, count: int) -> None:
-        found = ir.last_yield(body)
+        found = walk.last_yield(body)
         given = 0 if found is None else len(found.values)
         if count and given != count:
             self.fail(

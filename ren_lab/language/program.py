@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ren_lab.language import nodes as ir
+from ren_lab.language import walk
 from ren_lab.language.annotations import DynVar, FunctionType, dynamic
 from ren_lab.language.compile import Runnable, alone
 from ren_lab.language.errors import NOWHERE, LanguageError, Loc, told_briefly
@@ -38,7 +39,7 @@ class Program(Runnable):
             look_at(template)
 
     def _chosen(self) -> Template:
-        called = {s.callee for t in self.functions.values() for s in ir.statements(t.function.body) if isinstance(s, ir.Call)}
+        called = {s.callee for t in self.functions.values() for s in walk.statements(t.function.body) if isinstance(s, ir.Call)}
         entries = [t for t in self.functions.values() if t.function.type is FunctionType.Orchestration and t.name not in called]
         if not entries:
             entries = [t for t in self.functions.values() if t.function.is_kernel and t.name not in called]
@@ -135,18 +136,18 @@ class _Module:
                 case ast.Expr(value=ast.Constant()):
                     pass
                 case _:
-                    self._fail(
+                    raise self._error(
                         node,
                         ast.unparse(node).partition("\n")[0],
                         "a text holds imports, constants, functions and programs only",
                         "put it into a file that Python runs",
                     )
         if self._last is None:
-            self._fail(tree, "text", "it defines no function and no program", "define one with @pl.jit or @pl.program")
+            raise self._error(tree, "text", "it defines no function and no program", "define one with @pl.jit or @pl.program")
         return self._last
 
-    def _fail(self, node: ast.AST, construct: str, rule: str, remedy: str) -> None:
-        raise LanguageError(construct, rule, remedy, self._source.loc(node))
+    def _error(self, node: ast.AST, construct: str, rule: str, remedy: str) -> LanguageError:
+        return LanguageError(construct, rule, remedy, self._source.loc(node))
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         import ren_lab.language as language
@@ -159,29 +160,36 @@ class _Module:
             elif isinstance(node, ast.ImportFrom) and node.module == "ren_lab.language":
                 self._names[alias.asname or alias.name] = getattr(language, alias.name)
             else:
-                self._fail(node, ast.unparse(node), "a text imports the language only", "write import ren_lab.language as pl")
+                raise self._error(
+                    node, ast.unparse(node), "a text imports the language only", "write import ren_lab.language as pl"
+                )
 
     def _static(self, node: ast.AST) -> Any:
         return ExprParser(self._source, self._names).static(node)
 
     def _constant(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Call) and self._static(node.func) is dynamic and len(node.args) == 1:
-            return dynamic(self._static(node.args[0]))
+            name = self._static(node.args[0])
+            if not isinstance(name, str) or not name.isidentifier():
+                raise self._error(
+                    node, ast.unparse(node), "its name is no identifier", "name it like a Python variable: pl.dynamic('M')"
+                )
+            return dynamic(name)
         value = self._static(node)
         if value is MISSING or not (is_number(as_number(value)) or isinstance(value, tuple)):
-            self._fail(node, ast.unparse(node), "it is no constant", "give a number, a tuple of numbers, or pl.dynamic('M')")
+            raise self._error(node, ast.unparse(node), "it is no constant", "give a number, a tuple of numbers, or pl.dynamic('M')")
         return value
 
     def _declaration(self, node: ast.FunctionDef, method: bool) -> Declaration:
         if len(node.decorator_list) != 1:
-            self._fail(
+            raise self._error(
                 node, f"function {node.name}", f"it has {len(node.decorator_list)} decorators", "give it one of the language"
             )
         decorator = node.decorator_list[0]
         call = decorator if isinstance(decorator, ast.Call) else ast.Call(decorator, [], [])
         kind = self._static(call.func)
         if not any(kind is known for known in _KINDS) or call.args or (kind is function) != method:
-            self._fail(decorator, ast.unparse(decorator), "it is no decorator for this place",
+            raise self._error(decorator, ast.unparse(decorator), "it is no decorator for this place",
                        "use @pl.function in a program class, and @pl.jit or its kin outside")  # fmt: skip
         return kind.declare(**{k.arg or "": self._static(k.value) for k in call.keywords})
 
@@ -192,14 +200,16 @@ class _Module:
 
     def _program(self, node: ast.ClassDef) -> Program:
         if len(node.decorator_list) != 1 or self._static(node.decorator_list[0]) is not program:
-            self._fail(node, f"class {node.name}", "it is no program", "decorate it with @pl.program")
+            raise self._error(node, f"class {node.name}", "it is no program", "decorate it with @pl.program")
         templates = []
         for item in node.body:
             if isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant):
                 continue
             if not isinstance(item, ast.FunctionDef):
-                self._fail(item, ast.unparse(item).partition("\n")[0], "a program holds functions only", "move it out of the class")
-            declaration = self._declaration(item, True)  # type: ignore[arg-type]
-            parsed = parse_function(item, self._source, self._names, declaration)  # type: ignore[arg-type]
+                raise self._error(
+                    item, ast.unparse(item).partition("\n")[0], "a program holds functions only", "move it out of the class"
+                )
+            declaration = self._declaration(item, True)
+            parsed = parse_function(item, self._source, self._names, declaration)
             templates.append(Template(parsed, declaration, self._names))
         return Program(node.name, templates, self._source.loc(node))

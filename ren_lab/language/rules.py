@@ -91,7 +91,7 @@ def check_literal(check: "ExprChecker", op: ir.Op, written: Any, dtype: DType) -
 def _elementwise(check: "ExprChecker", op: ir.Op, values: list[Value], kinds: str, result: DType | None = None) -> Value:
     """Operands of one shape and type; scalars go with any shape."""
     if all(isinstance(v, ScalarValue) for v in values):
-        dtype = common_dtype(check, op, values)
+        dtype = INDEX if _mixed_integers(values) else common_dtype(check, op, values)
         _wanted(check, op, dtype, kinds)
         return _scalar(check, op, values, dtype, result)
     if _undecided(values):
@@ -101,6 +101,12 @@ def _elementwise(check: "ExprChecker", op: ir.Op, values: list[Value], kinds: st
     dtype = common_dtype(check, op, operands)
     _wanted(check, op, dtype, kinds)
     return TileValue(_one_shape(check, op, [v for v in operands if isinstance(v, TileValue)]), result or dtype)
+
+
+def _mixed_integers(values: list[Value]) -> bool:
+    """Whether they are integer scalars of several widths. Those are exact numbers, and go together."""
+    scalars = [v for v in values if isinstance(v, ScalarValue) and v.dtype is not None and v.dtype.is_int]
+    return len(scalars) == len(values) and len({v.dtype for v in scalars if v.literal is None}) > 1
 
 
 def _undecided(values: list[Value]) -> bool:

@@ -1,6 +1,7 @@
 """What operations on memory accept: loads, stores, views, subscripts."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ren_lab.language import nodes as ir
@@ -212,7 +213,7 @@ def check_scalar(check: "ExprChecker", op: ir.Op, value: Value, dtype: DType | N
 
 
 def spans(
-    check: "ExprChecker", expr: ir.Expr, items: tuple[ir.Expr, ...], value: TensorValue | TileValue, name: str
+    check: "ExprChecker", expr: ir.Node, items: tuple[ir.Expr, ...], value: TensorValue | TileValue, name: str
 ) -> tuple[tuple[Linear, ...], tuple[Linear, ...], tuple[bool, ...]]:
     """Offsets, sizes and "is an index, so that the axis is dropped" of a subscript."""
     shape = value.shape
@@ -260,13 +261,14 @@ def subscript(check: "ExprChecker", expr: ir.Subscript) -> Value:
             check.note(value, False, offsets, (), expr, None, True, expr.loc, "subscript")
         return Value()
     made = part(check, expr, "subscript", value, offsets, sizes)
+    assert isinstance(made, TensorValue | TileValue)
     kept = tuple(size for size, drop in zip(sizes, dropped) if not drop)
     if value.shape is None:
-        return type(made)(None, made.dtype, *((made.roots,) if isinstance(made, TensorValue) else ()))  # type: ignore
-    return TensorValue(kept, made.dtype, made.roots) if isinstance(made, TensorValue) else TileValue(kept, made.dtype)  # type: ignore
+        return replace(made, shape=None)
+    return replace(made, shape=kept)
 
 
-def array_index(check: "ExprChecker", expr: ir.Expr, items: tuple[ir.Expr, ...], value: ArrayValue) -> None:
+def array_index(check: "ExprChecker", expr: ir.Node, items: tuple[ir.Expr, ...], value: ArrayValue) -> None:
     """Check the subscript of an array."""
     if len(items) != 1 or isinstance(items[0], ir.Span):
         check.fail(expr, "an array has one index", "write a[i]", "subscript")
@@ -287,7 +289,7 @@ def put(check: "ExprChecker", stmt: ir.Put) -> Value:
     value = check.expr(stmt.value)
     op = ir.Op("assemble", (where, stmt.value), loc=stmt.loc)
     if isinstance(target, ArrayValue):
-        array_index(check, stmt, stmt.items, target)  # type: ignore[arg-type]
+        array_index(check, stmt, stmt.items, target)
         is_task = isinstance(value, TaskValue)
         if type(value) is not Value and is_task != (target.dtype.kind == "t"):
             check.fail(stmt, f"{describe(value)} goes into {describe(target)}", "store what the array holds", "assignment")
@@ -299,7 +301,7 @@ def put(check: "ExprChecker", stmt: ir.Put) -> Value:
         return target
     if not isinstance(target, TensorValue | TileValue):
         check.fail(stmt, f"{describe(target)} has no parts", "assign to parts of tensors, tiles and arrays", "assignment")
-    offsets, sizes, dropped = spans(check, stmt, stmt.items, target, "assignment")  # type: ignore[arg-type]
+    offsets, sizes, dropped = spans(check, stmt, stmt.items, target, "assignment")
     check.box(stmt, "assignment", target.shape, offsets, sizes)
     if isinstance(value, ScalarValue) and all(dropped):
         check_scalar(check, op, value, target.dtype)
@@ -307,7 +309,7 @@ def put(check: "ExprChecker", stmt: ir.Put) -> Value:
         kept = tuple(size for size, drop in zip(sizes, dropped) if not drop)
         _check_put(check, op, target, value, kept if target.shape is not None else None)
     if isinstance(target, TensorValue):
-        check.note(target, True, offsets, sizes, stmt, None, False, stmt.loc, "assignment")  # type: ignore[arg-type]
+        check.note(target, True, offsets, sizes, stmt, None, False, stmt.loc, "assignment")
     return target
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from ren_lab.language import nodes as ir
+from ren_lab.language import walk
 from ren_lab.language.annotations import Annotation, DynVar, FunctionType, Level
 from ren_lab.language.check_calls import CallChecker, Summary, finished
 from ren_lab.language.structure import check_structure
@@ -30,7 +31,7 @@ class Specializer:
         """The program that begins with a function. Its name is `title`, or the function's in capitals."""
         summary = self.instance(template, annotations, kernel=False)
         title = title or "".join(part.capitalize() for part in template.name.split("_")) or "Main"
-        return ir.Program(ir.fresh_name(title, self.functions), tuple(self.functions.values()), loc=summary.function.loc)
+        return ir.Program(walk.fresh_name(title, self.functions), tuple(self.functions.values()), loc=summary.function.loc)
 
     def instance(self, template: Template, annotations: Annotations, kernel: bool) -> Summary:
         """A function for arguments of these types; `kernel` where it is called inside one."""
@@ -46,14 +47,14 @@ class Specializer:
 
     def _name(self, extent: DynVar) -> str:
         if extent not in self._extents:
-            self._extents[extent] = ir.fresh_name(extent.name, dict.fromkeys(self._extents.values()))
+            self._extents[extent] = walk.fresh_name(extent.name, dict.fromkeys(self._extents.values()))
         return self._extents[extent]
 
     def _made(self, template: Template, annotations: Annotations, kernel: bool) -> Summary:
         function = template.function
         self._open.append(template)
         params = tuple(replace(p, annotation=a) for p, a in zip(function.params, annotations))
-        name = ir.fresh_name(function.name, self.functions)
+        name = walk.fresh_name(function.name, self.functions)
         # inside a kernel a function becomes part of it
         kind = FunctionType.Inline if kernel else function.type
         bound = replace(function, name=name, params=params, type=kind)

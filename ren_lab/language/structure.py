@@ -1,6 +1,7 @@
 """Where constructs may stand: scopes and tasks on the submitting side, kernels outside one another."""
 
 from ren_lab.language import nodes as ir
+from ren_lab.language import walk
 from ren_lab.language.annotations import FunctionType
 from ren_lab.language.errors import LanguageError
 from ren_lab.runtime import ScopeMode
@@ -43,7 +44,7 @@ def _block(function: ir.Function, block: ir.Block, kernel: str | None, manual: i
                         "put it at the top level of a pl.at, pl.spmd or InCore body",
                     )
             case _:
-                for _, inner_block in ir.blocks_of(stmt):
+                for _, inner_block in walk.blocks_of(stmt):
                     _block(function, inner_block, kernel, manual, False)
 
 
@@ -83,10 +84,10 @@ def _placed(function: ir.Function, stmt: ir.At | ir.Spmd, kernel: str | None) ->
 
 
 def _uses_block(body: ir.Block) -> bool:
-    for stmt in ir.statements(body):
+    for stmt in walk.statements(body):
         if isinstance(stmt, ir.Call):
             return True
-        if any(isinstance(expr, ir.Op) and expr.name == "get_block_idx" for expr in ir.all_exprs(stmt)):
+        if any(isinstance(expr, ir.Op) and expr.name == "get_block_idx" for expr in walk.all_exprs(stmt)):
             return True
     return False
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ren_lab.language import folding, walk
 from ren_lab.language import nodes as ir
 from ren_lab.language.errors import Loc
 
@@ -16,7 +17,7 @@ def substitute(
     """The block with names renamed and others replaced by values; constants fold. A replaced name is bound nowhere in it."""
 
     def in_expr(expr: ir.Expr) -> ir.Expr:
-        changed = ir.map_exprs(expr, in_expr)
+        changed = walk.map_exprs(expr, in_expr)
         if relocate is not None:
             changed = replace(changed, loc=relocate(changed.loc))
         if isinstance(changed, ir.Name):
@@ -29,8 +30,8 @@ def substitute(
         return tuple(in_stmt(stmt) for stmt in inner)
 
     def in_stmt(stmt: ir.Stmt) -> ir.Stmt:
-        changed = ir.map_blocks(stmt, in_block)
-        changed = ir.map_exprs(changed, lambda expr: ir.refold(in_expr(expr)))
+        changed = walk.map_blocks(stmt, in_block)
+        changed = walk.map_exprs(changed, lambda expr: folding.refold(in_expr(expr)))
         changed = renamed(changed, lambda name: names.get(name, name))
         return changed if relocate is None else replace(changed, loc=relocate(changed.loc))
 
@@ -69,11 +70,11 @@ def unshared(function: ir.Function) -> ir.Function:
     """The function with every expression and statement an object of its own."""
 
     def expr(old: ir.Expr) -> ir.Expr:
-        changed = ir.map_exprs(old, expr)
+        changed = walk.map_exprs(old, expr)
         return replace(old) if changed is old else changed
 
     def stmt(old: ir.Stmt) -> ir.Stmt:
-        changed = ir.map_exprs(ir.map_blocks(old, block), expr)
+        changed = walk.map_exprs(walk.map_blocks(old, block), expr)
         return replace(old) if changed is old else changed
 
     def block(old: ir.Block) -> ir.Block:

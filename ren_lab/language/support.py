@@ -7,6 +7,7 @@ import numpy as np
 from ren_lab.language.errors import LanguageError, Loc
 
 _BOUNDS = "keep offset + extent within the shape, and offsets at 0 or more (nothing counts from the end)"
+_LONGEST_ARRAY = 2**24  # entries; beyond it a program means a tensor
 Item = int | slice
 
 
@@ -95,6 +96,13 @@ def column(loc: Loc, tile: np.ndarray, vector: np.ndarray, axis: int) -> tuple[n
     return tile, vector
 
 
+def new_array(length: int, empty: Any, loc: Loc) -> list[Any]:
+    """An array of scalars or task ids."""
+    if not 1 <= length <= _LONGEST_ARRAY:
+        raise LanguageError("pl.array.create", f"the length is {length}", f"give 1 to {_LONGEST_ARRAY:,}", loc)
+    return [empty] * length
+
+
 def checked_index(length: int, index: int, loc: Loc) -> int:
     """An index into an array of scalars or task ids, checked."""
     if not 0 <= index < length:
@@ -119,6 +127,19 @@ def given(orch: Any, array: np.ndarray) -> np.ndarray:
     """What a function returns of a tensor it has created: a copy, since the tensor ends with its scope."""
     orch.wait(array)
     return array.copy()
+
+
+def fit(loc: Loc, callee: str, *arguments: tuple[str, np.ndarray, tuple[int | str | None, ...]]) -> None:
+    """Check that arguments have the extents that a function was compiled for; one name is one number."""
+    extents: dict[str, int] = {}
+    for name, array, shape in arguments:
+        for want, have in zip(shape, array.shape):
+            known = extents.setdefault(want, have) if isinstance(want, str) else want
+            if known is not None and known != have:
+                shown = ", ".join("?" if extent is None else str(extent) for extent in shape)
+                where = f" with {want} = {known}" if isinstance(want, str) else ""
+                rule = f"argument {name!r} has the shape {list(array.shape)} where [{shown}]{where} is declared"
+                raise LanguageError(f"call of {callee}", rule, "give the declared shape", loc)
 
 
 def block_count(count: int, loc: Loc) -> int:

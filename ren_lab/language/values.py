@@ -7,7 +7,7 @@ from ren_lab.language.annotations import Annotation, CachePolicy
 from ren_lab.language.dtypes import BOOL, INDEX, DType
 from ren_lab.language.errors import Loc
 from ren_lab.language.linear import Arithmetic, Linear, Symbol, number, unknown
-from ren_lab.language.nodes import Expr
+from ren_lab.language.nodes import Node
 
 Shape = tuple[Linear, ...] | None
 
@@ -92,7 +92,7 @@ class Access:
         offsets, sizes: the box, per axis.
         sure: whether it happens in every turn of the loops around it: no branch is in between.
         loops: the variables of those loops, outermost first; `attained` says that there is a turn.
-        expr: the expression that does it.
+        expr: the expression or the statement that does it.
         cache: what a read's own `cache=` says, or None.
         implicit: whether the read is part of an operation that is not a load.
         loc: where.
@@ -104,7 +104,7 @@ class Access:
     sizes: tuple[Linear, ...]
     sure: bool
     loops: tuple[Symbol, ...]
-    expr: Expr
+    expr: Node
     cache: CachePolicy | None
     implicit: bool
     loc: Loc = field(repr=False)

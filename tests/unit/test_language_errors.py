@@ -62,7 +62,9 @@ AT_DECORATION = [
     Bad("return in the middle", "if n > 1:\n    return out  #!\nreturn out", "return", "not the last statement", "at the end"),
     Bad("unused value", kernel("pl.add(a, b)  #!"), "pl.add", "its result is not used", "assign it"),
     Bad("unused name", "n  #!", "n", "its value is not used", "assign it"),
+    Bad("nesting", kernel(f"t = {' + '.join(['a[:, :]'] * 200)}  #!"), "expression", "nested more than 100 deep", "give parts of it names"),
     # signatures
+    Bad("reserved name", "pass", "parameter 'config'", "the keyword that a call gives its RunConfig by", "another name", params="config: pl.Scalar  #!\n"),
     Bad("default", "pass", "function program", "a parameter has a default", "at the call", params="a: pl.Tensor, n: pl.Scalar = 4  #!\n"),
     Bad("wrong annotation", "pass", "annotation int", "no type of the language", "pl.Tensor", params="a: int  #!\n"),
     Bad("wrong shape in annotation", "pass", "annotation", "below 1", "at least 1", params="a: pl.Tensor[[0, 4], pl.FP32]  #!\n"),
@@ -208,9 +210,11 @@ def arguments():
 
 @pytest.mark.parametrize("case", AT_THE_CALL, ids=lambda case: case.name.replace(" ", "-"))
 def test_arguments_decide(case):
-    program = pl.parse(case.text)
-    with pytest.raises(pl.LanguageError) as raised:
-        program(*arguments(), config=RunConfig(platform="sim"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = pl.parse(case.text)
+        with pytest.raises(pl.LanguageError) as raised:
+            program(*arguments(), config=RunConfig(platform="sim"))
     check(raised.value, case)
 
 
@@ -225,6 +229,12 @@ AT_RUN_TIME = [
     Bad("broadcast", kernel("out[0:8, :] = pl.row_expand_mul(a, pl.load(a, [0, 0], [n, 1]))  #!"), "operation", "the vector has the shape [3, 1]", "[8, 1]", params=PLAIN),
     Bad("view", "v = a[n:n + 6, :]  #!\n" + kernel("out[0:6, :] = v"), "subscript", "3:9 is out of bounds", "within the shape", params=PLAIN),
     Bad("array", "tids = pl.array.create(2, pl.TASK_ID)\ntids[n] = None  #!", "subscript", "3 is out of bounds of the length 2", "within the shape", params=PLAIN),
+    Bad("extents of a kernel", "kernel(a[0:n, :], out)  #!", "call of kernel", "'x' has the shape [3, 4] where [8, 4] is declared", "the declared shape", params=PLAIN,
+        before="\n@pl.jit.incore\ndef kernel(x: pl.Tensor[[8, 4], pl.FP32], y: pl.Out[pl.Tensor]):\n    y[0:8, :] = x\n"),
+    Bad("one extent, two numbers", "kernel(a[0:n, :], out)  #!", "call of kernel", "'y' has the shape [16, 4] where [M, 4] with M = 3 is declared", "the declared shape", params=PLAIN,
+        before="\n@pl.jit.incore\ndef kernel(x: pl.Tensor[[M, 4], pl.FP32], y: pl.Out[pl.Tensor[[M, 4], pl.FP32]]):\n    y[:] = x\n"),
+    Bad("length of an array", "tids = pl.array.create(n - 3, pl.TASK_ID)  #!", "pl.array.create", "the length is 0", "give 1 to", params=PLAIN),
+    Bad("reshape of a strided view", "v = pl.reshape(pl.transpose(a), [n * 8 + 8])  #!\n" + kernel("out[0, 0] = v[0]"), "pl.reshape", "no view of shape [32]", "contiguous", params=PLAIN),
     Bad("blocks", "for i in pl.spmd(n - 3):  #!\n    out[i, 0] = 1.0", "pl.spmd", "it has 0 blocks", "under an if", params=PLAIN),
 ]  # fmt: skip
 

@@ -479,3 +479,22 @@ def test_every_name_of_the_package_is_described():
     for name in pl.__all__:
         value = getattr(pl, name)
         assert value.__doc__ or isinstance(value, tuple | pl.DType), name
+
+
+def test_annotations_may_be_strings(tmp_path, monkeypatch):
+    (tmp_path / "late_annotations.py").write_text(
+        "from __future__ import annotations\n"
+        "import ren_lab.language as pl\n"
+        "M = pl.dynamic('M')\n"
+        "@pl.jit\n"
+        "def f(a: pl.Tensor[[M, 8], pl.FP32], out: 'pl.Out[pl.Tensor]'):\n"
+        "    with pl.at(level=pl.Level.CORE_GROUP):\n"
+        "        out[:] = pl.add(a, 1.0)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    from late_annotations import f
+
+    out = zeros()
+    f(A, out, config=SIM)
+    np.testing.assert_array_equal(out, A + 1)
+    assert f.template.function.params[0].annotation.shape[0].name == "M"

@@ -329,3 +329,16 @@ def test_operations_have_docstrings_and_refuse_to_run(name):
     assert operation.__doc__
     with pytest.raises(TypeError, match="called by Python"):
         operation()
+
+
+@pl.jit
+def widths(out: pl.Out[pl.Tensor], n: pl.Scalar[pl.INT32], m: pl.Scalar[pl.UINT8]):
+    for i in pl.range(n - m):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[i * n % 8, 0] = pl.cast(i * n + m, pl.INT32)
+
+
+def test_integer_scalars_of_any_width_go_together():
+    out = np.zeros((8, 1), np.int32)
+    widths(out, 5, 2, config=SIM)
+    assert out[:, 0].tolist() == [2, 0, 12, 0, 0, 7, 0, 0]

@@ -6,6 +6,7 @@ import pytest
 import ren_lab.language as pl
 from ren_lab.language.passes.rule import rule
 from ren_lab.language.printer import print_block
+from ren_lab.lens.pass_steps import PassSteps
 
 HEAD = "import ren_lab.language as pl\n\n"
 A = np.arange(64, dtype=np.float32).reshape(16, 4)
@@ -181,3 +182,15 @@ def test_a_printed_program_may_be_lowered_again():
     program = lowered(f"for i in pl.range(2):\n    {KERNEL}    out[i, :] = a[i, :]", head="@pl.jit")
     again = pl.parse(program.as_python()).lower(A, A.copy(), 3)
     assert again.program == program.program and [r.rule for p in again.passes for r in p.rewrites] == ["infer_regions"]
+
+
+def test_the_engines_stepper_shows_these_passes_too():
+    program = lowered(f"for i in pl.range(2):\n    {KERNEL}    out[i, :] = a[i, :]", head="@pl.jit")
+    for source in (program, program.passes):
+        steps = PassSteps.of(source)
+        assert steps.count == 6 and [s["label"] for s in steps.outline["states"]][1:] == [
+            f"{k} {name}" for k, name in enumerate(NAMES, 1)
+        ]
+        frames = [steps.frame(k) for k in range(6)]
+        assert all(frame["lines"] for frame in frames)
+        assert "scope_loop_body" in str(frames[5]["sections"]) and "with pl.scope():" in str(frames[5]["lines"])

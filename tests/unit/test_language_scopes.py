@@ -376,3 +376,48 @@ def test_kernels_and_program_can_be_saved(tmp_path):
     assert pl.parse(program).ir == looped.lower(A, out()).program
     (kernel,) = (tmp_path / "kernels").iterdir()
     assert "np.errstate" in kernel.read_text() and kernel.stem.startswith("looped_")
+
+
+@pytest.mark.parametrize("platform", ["sim", "cpu"])
+def test_sizes_of_the_rings_reach_the_run(tmp_path, platform, monkeypatch):
+    monkeypatch.setenv("PTO2_RING_TASK_WINDOW", "4")  # environment variables are not read
+    sizes = {"ring_task_window": [8192, 16384, 131072, 524288], "ring_heap": [1 << 20, 0, 1 << 21, 1024]}
+    meta, _ = records(tmp_path, looped, A, out(), platform=platform, **sizes)
+    assert meta["task_window_max"] == sizes["ring_task_window"]
+    assert meta["heap_max"] == [1 << 20, 256 << 20, 1 << 21, 1024] and meta["dep_pool_max"] == [16384] * 4
+
+
+@pl.jit(auto_scope=False)
+def one_scope(a: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.scope():
+        for i in pl.range(ROWS):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[i, :] = pl.mul(a[i, :], 2.0)
+
+
+@pl.jit(auto_scope=False)
+def split(a: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.scope():
+        for i in pl.range(ROWS // 4):
+            with pl.scope():
+                for j in pl.range(4):
+                    with pl.at(level=pl.Level.CORE_GROUP):
+                        out[i * 4 + j, :] = pl.mul(a[i * 4 + j, :], 2.0)
+
+
+@pytest.mark.parametrize("platform", ["sim", "cpu"])
+def test_a_scope_with_more_tasks_than_slots_is_split_rather_than_the_window_grown(platform):
+    with pytest.raises(
+        RingCapacityError, match=r"raise ring_task_window \(runtime_env\.ring_task_window\) or split the scope"
+    ) as e:
+        one_scope(A, out(), config=RunConfig(platform=platform, ring_task_window=8))
+    assert site(one_scope, "with pl.scope()") in str(e.value) and site(one_scope, "with pl.at") in str(e.value)
+    result = out()
+    split(A, result, config=RunConfig(platform=platform, ring_task_window=8))
+    np.testing.assert_array_equal(result, A * 2)
+    one_scope(A, result, config=RunConfig(platform=platform, ring_task_window=ROWS))
+
+
+def test_peaks_are_told_ring_by_ring():
+    report = by_hand.run(A, out(), config=RunConfig(platform="sim"))
+    assert [ring.task_peak for ring in report.rings] == [N, 1, 0, 0]

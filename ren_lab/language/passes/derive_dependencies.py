@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ren_lab.language import folding, walk
 from ren_lab.language import nodes as ir
 from ren_lab.language.annotations import Extent
 from ren_lab.language.check_program import check_program
@@ -52,7 +53,7 @@ def _called(form: Linear, given: dict[str, ir.Expr], call: ir.Call) -> ir.Expr:
             return call.blocks if call.blocks is not None else ir.Const(1)
         return expr
 
-    return ir.refold(ir.transform(form.expr(), replaced))
+    return folding.refold(walk.transform(form.expr(), replaced))
 
 
 def run(program: ir.Program, fire: Fire) -> ir.Program:
@@ -68,7 +69,7 @@ def run(program: ir.Program, fire: Fire) -> ir.Program:
                 told(fire, infer_regions, (stmt,), (new,))
                 result.append(new)
             else:
-                result.append(ir.map_blocks(stmt, block))
+                result.append(walk.map_blocks(stmt, block))
         return tuple(result)
 
     functions = tuple(f if f.is_kernel else replace(f, body=block(f.body)) for f in program.functions)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from ren_lab.language import nodes as ir
+from ren_lab.language import walk
 from ren_lab.language.annotations import FunctionType
 from ren_lab.language.passes.rule import Fire, rule, told
 from ren_lab.language.substitute import substitute
@@ -11,7 +12,9 @@ from ren_lab.language.substitute import substitute
 @rule
 def splice_call(call: ir.Call, function: ir.Function, taken: dict[str, None]) -> ir.Block:
     """y = f(x) -> the body of f with x for its parameter; y = what f returns"""
-    rebound = {name: None for stmt in ir.statements(function.body) for name in ir.bound_by(stmt) if not isinstance(stmt, ir.Put)}
+    rebound = {
+        name: None for stmt in walk.statements(function.body) for name in walk.bound_by(stmt) if not isinstance(stmt, ir.Put)
+    }
     names: dict[str, str] = {}
     values: dict[str, ir.Expr] = {}
     result: list[ir.Stmt] = []
@@ -24,7 +27,7 @@ def splice_call(call: ir.Call, function: ir.Function, taken: dict[str, None]) ->
         else:
             names[param.name] = _claim(param.name, taken)
             result.append(ir.Assign(names[param.name], _given(param, arg), loc=call.loc))
-    for name in ir.bound_in(function.body):
+    for name in walk.bound_in(function.body):
         if name not in names:
             names[name] = _claim(name, taken)
     body = substitute(function.body, names, values, lambda loc: loc.called_from(call.loc))
@@ -46,7 +49,7 @@ def _handed_back(call: ir.Call, function: ir.Function) -> set[str]:
     last = function.body[-1] if function.body else None
     values = last.values if isinstance(last, ir.Return) else ()
     returned = {target: value.id for target, value in zip(call.targets, values) if isinstance(value, ir.Name)}
-    mentioned = [e.id for arg in call.args for e in (arg, *ir.all_exprs(arg)) if isinstance(e, ir.Name)]
+    mentioned = [e.id for arg in call.args for e in (arg, *walk.all_exprs(arg)) if isinstance(e, ir.Name)]
     return {
         param.name
         for param, arg in zip(function.params, call.args)
@@ -66,7 +69,7 @@ def _given(param: ir.Param, arg: ir.Expr) -> ir.Expr:
 
 
 def _claim(base: str, taken: dict[str, None]) -> str:
-    name = ir.fresh_name(base, taken)
+    name = walk.fresh_name(base, taken)
     taken[name] = None
     return name
 
@@ -79,14 +82,14 @@ def run(program: ir.Program, fire: Fire) -> ir.Program:
     inline: dict[str, ir.Function] = {}
     kept = []
     for function in program.functions:
-        taken = dict.fromkeys([p.name for p in function.params]) | ir.names_in(function.body)
+        taken = dict.fromkeys([p.name for p in function.params]) | walk.names_in(function.body)
 
         def spliced(block: ir.Block, taken: dict[str, None] = taken) -> ir.Block:
             result: list[ir.Stmt] = []
             for stmt in block:
                 found = inline.get(stmt.callee) if isinstance(stmt, ir.Call) else None
                 if found is None:
-                    result.append(ir.map_blocks(stmt, spliced))
+                    result.append(walk.map_blocks(stmt, spliced))
                     continue
                 new = splice_call(stmt, found, taken)
                 told(fire, splice_call, (stmt,), new)

@@ -7,6 +7,7 @@ A function with `auto_scope=False` is left as it is, and nothing inside a MANUAL
 from dataclasses import replace
 
 from ren_lab.language import nodes as ir
+from ren_lab.language import walk
 from ren_lab.language.annotations import FunctionType
 from ren_lab.language.errors import Loc
 from ren_lab.language.passes.rule import Fire, rule, told
@@ -50,7 +51,7 @@ def run(program: ir.Program, fire: Fire) -> ir.Program:
     def placed(stmt: ir.Stmt) -> ir.Stmt:
         if isinstance(stmt, ir.Scope) and stmt.mode is ScopeMode.MANUAL:
             return stmt
-        inner = ir.map_blocks(stmt, block)
+        inner = walk.map_blocks(stmt, block)
         match inner:
             case ir.For() | ir.While():
                 new, which = scope_loop_body(inner), scope_loop_body

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from ren_lab.language import nodes as ir
+from ren_lab.language import walk
 from ren_lab.language.annotations import Annotation, Direction, FunctionType, Level
 from ren_lab.language.check_calls import Summary
 from ren_lab.language.check_expr import Env
@@ -49,7 +50,7 @@ class _Outliner(ProgramChecker):
         super().__init__(function, known)
         self._fire = fire
         self._functions = taken
-        self._locals = dict.fromkeys(self.params) | ir.names_in(function.body)
+        self._locals = dict.fromkeys(self.params) | walk.names_in(function.body)
         self.kernels: list[ir.Function] = []
 
     def placed(self, stmt: ir.At | ir.Spmd) -> tuple[ir.Stmt, ...]:
@@ -59,7 +60,7 @@ class _Outliner(ProgramChecker):
         if self.quiet:
             return (stmt,)
         aliases = self._aliases(stmt, self.inner)
-        bound = ir.bound_in(stmt.body)
+        bound = walk.bound_in(stmt.body)
         numbers = {  # written numbers stay numbers: they take the type of what they meet
             name: ir.Const(value.literal)
             for name, value in outside.items()
@@ -82,7 +83,7 @@ class _Outliner(ProgramChecker):
     def _free(self, stmt: ir.At | ir.Spmd, outside: Env) -> list[str]:
         """Names of the outside that the body uses: tensors, then scalars, each in the order in which they were bound."""
         own = {stmt.var} if isinstance(stmt, ir.Spmd) else set()
-        inside = ir.names_in(stmt.body)
+        inside = walk.names_in(stmt.body)
         used = [name for name in outside if name in inside and name not in own]
         return [n for kind in (TensorValue, ScalarValue) for n in used if isinstance(outside[n], kind)]
 
@@ -97,7 +98,7 @@ class _Outliner(ProgramChecker):
         for known in self.kernels:
             if replace(known, name="") == kernel:
                 return known.name
-        name = ir.fresh_name(stmt.name_hint or f"{self.function.name}_{stmt.loc.line}", self._functions)
+        name = walk.fresh_name(stmt.name_hint or f"{self.function.name}_{stmt.loc.line}", self._functions)
         self._functions[name] = None
         self.kernels.append(replace(kernel, name=name))
         self.known[name] = ProgramChecker(self.kernels[-1], self.known).checked().summary()
@@ -106,7 +107,7 @@ class _Outliner(ProgramChecker):
     def _aliases(self, stmt: ir.At | ir.Spmd, inner: Env) -> tuple[ir.Stmt, ...]:
         """Names that the body binds to tensors, bound outside."""
         pairs = []
-        for name in ir.bound_in(stmt.body):
+        for name in walk.bound_in(stmt.body):
             value = inner.get(name)
             if isinstance(value, TensorValue) and value.origin != name:
                 if value.origin is None:
@@ -125,9 +126,11 @@ class _Outliner(ProgramChecker):
         args = []
         for arg in stmt.args:
             value = self.expr(arg)
-            reads = any(isinstance(e, ir.Subscript) or isinstance(e, ir.Op) and e.name == "read" for e in (arg, *ir.all_exprs(arg)))
+            reads = any(
+                isinstance(e, ir.Subscript) or isinstance(e, ir.Op) and e.name == "read" for e in (arg, *walk.all_exprs(arg))
+            )
             if not self.quiet and not isinstance(arg, ir.Name) and (isinstance(value, TensorValue) or reads):
-                name = ir.fresh_name(f"{stmt.callee}_arg", self._locals)
+                name = walk.fresh_name(f"{stmt.callee}_arg", self._locals)
                 self._locals[name] = None
                 made = name_argument(name, arg)
                 told(self._fire, name_argument, (stmt,), (made,))
@@ -162,7 +165,7 @@ def _dissolved(function: ir.Function, fire: Fire) -> ir.Function:
                 told(fire, dissolve_at, (stmt,), stmt.body)
                 result.extend(block(dissolve_at(stmt)))
             else:
-                result.append(ir.map_blocks(stmt, block))
+                result.append(walk.map_blocks(stmt, block))
         return tuple(result)
 
     return replace(function, body=block(function.body))

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from ren_lab.language import nodes as ir
+from ren_lab.language import walk
 from ren_lab.language.errors import LanguageError
 from ren_lab.language.parse_stmt import settle
 from ren_lab.language.passes.rule import Fire, rule, told
@@ -20,7 +21,7 @@ def unroll_loop(loop: ir.For) -> ir.Block:
         raise LanguageError("pl.unroll", f"it has {len(turns)} turns, and a program holds {_MOST_TURNS} copies at most",
                             "use pl.range, or unroll an inner loop only", loop.loc)  # fmt: skip
     result: list[ir.Stmt] = []
-    rebound = loop.var in ir.bound_in(loop.body)
+    rebound = loop.var in walk.bound_in(loop.body)
     for turn in turns:
         value = ir.Const(turn, loc=loop.loc)
         if rebound:  # the body changes it, so it stays a name
@@ -54,7 +55,7 @@ def run(program: ir.Program, fire: Fire) -> ir.Program:
             elif isinstance(stmt, ir.If) and isinstance(stmt.condition, ir.Const) and isinstance(stmt.condition.value, bool):
                 new = take_branch(stmt)
                 told(fire, take_branch, (stmt,), new)
-            result.extend(block(new) if new is not None else [ir.map_blocks(stmt, block)])
+            result.extend(block(new) if new is not None else [walk.map_blocks(stmt, block)])
         return tuple(result)
 
     return replace(program, functions=tuple(replace(f, body=block(f.body)) for f in program.functions))
