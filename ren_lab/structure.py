@@ -54,6 +54,7 @@ class Shape:
         values = [part.build(leaves) if isinstance(part, Shape) else next(leaves) for part in self.parts]
         held = [(n, v) for n, v in zip(self.names, values, strict=True) if not isinstance(n, Attribute)]
         items = [value for _, value in held]
+        made: Any
         if issubclass(self.kind, tuple):
             made = self.kind(*items) if hasattr(self.kind, "_fields") else self.kind(items)
         elif issubclass(self.kind, list | deque | dict):

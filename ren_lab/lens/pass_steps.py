@@ -33,7 +33,7 @@ FOLDS = (
 )
 _UNFOLDED = 1500  # vertices; no browser and no reader wants more
 _ABOVE = {"": FOLD_ABOVE, "none": _UNFOLDED, "kernel": 0, "operation": 10**9, "line": 10**9}
-_SYNCHRONOUS = 12_000  # nodes of all graphs together that are laid out before the first picture is shown
+_SYNCHRONOUS = 1_500  # nodes of all graphs together that are laid out before the first picture is shown
 _REWRITES_TOLD = 200
 _MOST_ARGUMENT = 200  # characters
 
