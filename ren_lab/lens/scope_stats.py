@@ -142,6 +142,8 @@ class ScopeStats:
         records: list[dict[str, Any]] = []
         cut = False
         for number, line in enumerate(lines, 1):
+            if not line.strip() and not any(rest.strip() for rest in lines[number:]):
+                break  # blank lines at the end say nothing
             try:
                 record = json.loads(line)
             except ValueError as error:  # not JSON, or not UTF-8
@@ -256,11 +258,15 @@ class ScopeStats:
         return scope_stats_figure(self, theme)
 
     def __str__(self) -> str:
-        state = "stopped by a fatal error" if self.meta["fatal"] else "ended normally"
+        state = ""  # of a file that is cut, or ends inside a scope, the findings tell more
+        if self.meta["fatal"]:
+            state = "; the run was stopped by a fatal error"
+        elif not self.cut and not self.open_scopes():
+            state = "; the run ended normally"
         here = len(self.samples)
         total = self.meta["total"]
         count = f"{here} samples" if here >= total else f"{here} of {total} samples"
-        lines = [f"scope statistics: {len(self._pairs)} scopes, {count}, {self.rings} rings; the run {state}"]
+        lines = [f"scope statistics: {len(self._pairs)} scopes, {count}, {self.rings} rings{state}"]
         lines.extend(f"  {peak}" for peak in self.peaks())
         lines.extend(f"- {finding}" for finding in self.findings())
         return "\n".join(lines)

@@ -423,3 +423,17 @@ def test_a_ring_in_which_the_run_stopped_is_not_idle(tmp_path):
     stats = ScopeStats.load(tmp_path / "dfx_outputs" / "scope_stats" / "scope_stats.jsonl")
     idle = [f for f in stats.findings() if f.kind == "idle"]
     assert stats.open_scopes() and not any("ring 1" in str(f) or "0 to 3" in str(f) for f in idle)
+
+
+def test_blank_lines_at_the_end_say_nothing(tmp_path):
+    x, y = np.zeros(4), np.zeros(4)
+    config = RunConfig(platform="sim", enable_scope_stats=True, work_dir=tmp_path)
+    with Worker(config) as worker:
+        report = worker.run(lambda orch: orch.submit(lambda a, b: None, inputs=[x], outputs=[y]))
+    text = report.stats_path.read_text()
+    report.stats_path.write_text(text + "\n  \n")
+    stats = ScopeStats.load(report.stats_path)
+    assert len(stats.samples) == 2 and not stats.cut
+    report.stats_path.write_text(text.replace("\n", "\n\n", 1))
+    with pytest.raises(ValueError, match="line 2"):
+        ScopeStats.load(report.stats_path)
