@@ -347,3 +347,9 @@ def test_the_ten_step_chain_at_the_default_parameters():
         assert np.median(errors) < 1e-7
         assert np.max(errors / (1 + steepest)) < 1e-9
         assert x.precision_bits == pytest.approx(-math.log2(np.max(errors)), abs=3)
+
+
+@pytest.mark.parametrize("size", [1e6, 1e20, 1e30])
+def test_large_values_come_back_as_they_are(ctx, size):
+    """Decoding reads as much of the modulus as the values need."""
+    np.testing.assert_allclose(decode(decrypt(fresh(X) + size), length=len(X)).real, X + size, rtol=1e-12, atol=1e-4)

@@ -195,7 +195,9 @@ def decode(plaintext: Plaintext, length: int | None = None) -> np.ndarray:
         length = slot_count
     if isinstance(length, bool) or not isinstance(length, int | np.integer) or not 0 <= length <= slot_count:
         raise ValueError(f"length is {length!r}; there are {slot_count} slots")
-    enough = next((i for i in range(1, len(moduli)) if math.prod(moduli[:i]) >> _DECODED_BITS), len(moduli))
+    size = plaintext.estimate.value.bound * abs(plaintext.scale)  # more of the modulus for values that are larger than usual
+    bits = max(_DECODED_BITS, int(math.log2(size)) + 16 if 1 < size < math.inf else 0)
+    enough = next((i for i in range(1, len(moduli)) if math.prod(moduli[:i]) >> bits), len(moduli))
     low = RingSpec(ring.n, moduli[:enough])
     coefficients = encoding.centered_floats(plaintext.poly.to_ring(low).numpy(), low)
     return encoding.coefficients_to_slots(coefficients / plaintext.scale, ring.n)[:length]
