@@ -1,7 +1,7 @@
 """Arguments of a call: NumPy arrays, CPU tensors of torch, and numbers; what they make of the parameters' annotations."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -25,6 +25,26 @@ class Bound:
 
     annotations: tuple[Annotation, ...]
     values: tuple[Any, ...]
+
+
+def in_order(function: ir.Function, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Positional and named arguments in the order of the parameters, as Python takes them.
+
+    Raises:
+        TypeError: a name is no parameter's, or its parameter has its argument already.
+    """
+    if not named:
+        return tuple(args)
+    names = [param.name for param in function.params]
+    for name in named:
+        if name not in names:
+            raise TypeError(f"{function.name}() has no parameter {name!r}; its parameters are {', '.join(names)}")
+        if name in names[: len(args)]:
+            raise TypeError(f"{function.name}() was given {name!r} by position and by name; give it once")
+    missing = [name for name in names[len(args) :] if name not in named]
+    if missing:
+        raise TypeError(f"{function.name}() was not given {', '.join(map(repr, missing))}; it takes {', '.join(names)}")
+    return (*args, *(named[name] for name in names[len(args) :]))
 
 
 def bind(function: ir.Function, args: Sequence[Any]) -> Bound:

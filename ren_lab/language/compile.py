@@ -9,7 +9,7 @@ from typing import Any
 from ren_lab.language import nodes as ir
 from ren_lab.language import walk
 from ren_lab.language.annotations import Annotation, FunctionType
-from ren_lab.language.arguments import bind
+from ren_lab.language.arguments import bind, in_order
 from ren_lab.language.check_program import ProgramChecker, check_program
 from ren_lab.language.emit_kernel import KernelEmitter
 from ren_lab.language.emit_orchestration import OrchestrationEmitter
@@ -94,17 +94,18 @@ class Compiled(Lowered):
     def __repr__(self) -> str:
         return f"<compiled {self.program.entry.name}: {len(self.kernels)} kernels>"
 
-    def __call__(self, *args: Any, config: RunConfig | None = None) -> Any:
+    def __call__(self, *args: Any, config: RunConfig | None = None, **named: Any) -> Any:
         """Run, and return what the function returns: the tensors given, in place; copies of those it created."""
-        return self.run(*args, config=config).result
+        return self.run(*args, config=config, **named).result
 
-    def run(self, *args: Any, config: RunConfig | None = None, timeline: bool = False) -> RunReport:
+    def run(self, *args: Any, config: RunConfig | None = None, timeline: bool = False, **named: Any) -> RunReport:
         """Run, and return the runtime's report; its `result` is what the function returns.
 
         Raises:
             LanguageError: an argument does not fit, or an access is out of bounds.
             RingCapacityError, StalledRunError, TaskError: see `Worker.run`.
         """
+        args = in_order(self._parameters, args, named)
         values = bind(self._parameters, args).values
         given = {id(value): arg for value, arg in zip(values, args)}
 
@@ -185,16 +186,18 @@ class Runnable:
         return self._template
 
     @told_briefly
-    def lower(self, *args: Any) -> Lowered:
+    def lower(self, *args: Any, **named: Any) -> Lowered:
         """The program for arguments like these, behind all passes, with a record of each."""
         entry = self._entry()
+        args = in_order(entry.function, args, named)
         program = Specializer().program(entry, bind(entry.function, args).annotations, self._title)
         return Lowered(*run_passes(program))
 
     @told_briefly
-    def compile(self, *args: Any) -> Compiled:
+    def compile(self, *args: Any, **named: Any) -> Compiled:
         """The program for arguments like these, ready to run. Another size of a dynamic extent is the same program."""
         entry = self._entry()
+        args = in_order(entry.function, args, named)
         key = bind(entry.function, args).annotations
         with self._lock:
             if key not in self._compiled:
@@ -202,18 +205,18 @@ class Runnable:
                 self._compiled[key] = Compiled(program, passes, _open(entry.function, key))
             return self._compiled[key]
 
-    def __call__(self, *args: Any, config: RunConfig | None = None) -> Any:
+    def __call__(self, *args: Any, config: RunConfig | None = None, **named: Any) -> Any:
         """Compile for arguments like these where that has not been done, and run.
 
         Args:
-            args: NumPy arrays, CPU tensors of torch, and numbers, one per parameter; tensors are written in place.
+            args, named: NumPy arrays, CPU tensors of torch, and numbers, one per parameter; tensors are written in place.
             config: where and how it runs; the default is `RunConfig()`, platform "cpu".
         """
-        return self.compile(*args)(*args, config=config)
+        return self.compile(*args, **named)(*args, config=config, **named)
 
-    def run(self, *args: Any, config: RunConfig | None = None, timeline: bool = False) -> RunReport:
+    def run(self, *args: Any, config: RunConfig | None = None, timeline: bool = False, **named: Any) -> RunReport:
         """Like a call, with the runtime's report as the result."""
-        return self.compile(*args).run(*args, config=config, timeline=timeline)
+        return self.compile(*args, **named).run(*args, config=config, timeline=timeline, **named)
 
 
 def _open(function: ir.Function, annotations: Sequence[Annotation]) -> ir.Function:

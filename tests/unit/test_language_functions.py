@@ -498,3 +498,28 @@ def test_annotations_may_be_strings(tmp_path, monkeypatch):
     f(A, out, config=SIM)
     np.testing.assert_array_equal(out, A + 1)
     assert f.template.function.params[0].annotation.shape[0].name == "M"
+
+
+@pl.jit
+def tripled(a: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        pl.store(pl.mul(pl.load(a, [0, 0], [4, 8]), 3.0), [0, 0], out)
+    return out
+
+
+def test_arguments_may_be_named():
+    a, out = np.ones((4, 8), np.float32), np.zeros((4, 8), np.float32)
+    tripled(out=out, a=a, config=RunConfig(platform="sim"))
+    assert (out == 3).all()
+    assert tripled.run(a, out=out, config=RunConfig(platform="sim")).tasks == 1
+    assert tripled.compile(a, out=out) is tripled.compile(a, out)
+    assert tripled.lower(out=out, a=a).as_python() == tripled.lower(a, out).as_python()
+
+
+@pytest.mark.parametrize(
+    ("args", "named", "words"),
+    [((1, 2), {"b": 3}, "no parameter 'b'"), ((1,), {"a": 3}, "by position and by name"), ((), {"a": 3}, "was not given 'out'")],
+)
+def test_named_arguments_that_do_not_fit(args, named, words):
+    with pytest.raises(TypeError, match=words):
+        tripled(*args, **named)
