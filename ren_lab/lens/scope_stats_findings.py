@@ -175,10 +175,12 @@ def _split(stats: "ScopeStats", ceilings: list[Finding]) -> Iterator[Finding]:
     for ceiling in ceilings:
         if ceiling.ring is None or ceiling.resource is None:
             continue
+        resource, capacity = ceiling.resource, stats.capacity(ceiling.resource, ceiling.ring)
         mine = [pair for pair in stats.pairs() if pair.ring == ceiling.ring]
+        # a scope that took more than there is gave most of it back on the way: it streams, even if it ends with a full ring
+        mine = [pair for pair in mine if getattr(pair, resource).scope_alloc <= capacity]
         if not mine:
             continue
-        resource, capacity = ceiling.resource, stats.capacity(ceiling.resource, ceiling.ring)
         largest = max(mine, key=lambda pair: getattr(pair, resource).scope_alloc)
         measures = getattr(largest, resource)
         if measures.scope_alloc * 2 > capacity and measures.real_occupancy * 2 > capacity:

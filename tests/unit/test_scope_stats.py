@@ -437,3 +437,19 @@ def test_blank_lines_at_the_end_say_nothing(tmp_path):
     report.stats_path.write_text(text.replace("\n", "\n\n", 1))
     with pytest.raises(ValueError, match="line 2"):
         ScopeStats.load(report.stats_path)
+
+
+@pytest.mark.parametrize(("tail", "head", "splits"), [(72, 80, False), (0, 8, True)], ids=["streams", "holds"])
+def test_only_a_scope_that_holds_what_it_took_is_to_be_split(tmp_path, tail, head, splits):
+    meta = {
+        "version": 6, "fatal": False, "dropped": 0, "total": 2, "task_window_max": [8, 8, 8, 8], "heap_max": [1024] * 4,
+        "dep_pool_max": [8] * 4, "tensormap_max": 64,
+    }  # fmt: skip
+    sample = {"site": "a.py:1", "depth": 0, "ring": 0, "tensormap": 0} | {
+        f"{r}_{e}": 0 for r in ("task_window", "heap", "dep_pool") for e in ("start", "end")
+    }
+    end = sample | {"phase": "end", "task_window_start": tail, "task_window_end": head}
+    path = tmp_path / "scope_stats.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in (meta, sample | {"phase": "begin"}, end)))
+    kinds = [f.kind for f in ScopeStats.load(path).findings()]
+    assert "ceiling" in kinds and ("split" in kinds) is splits
