@@ -18,7 +18,7 @@ class Options:
     """Settings of one realization.
 
     Attributes:
-        device: default device of new polynomials; None for `python` (environment: `REN_DEVICE`).
+        device: default device of new polynomials; None for `cpu` where a compiler is found, else `python` (environment: `REN_DEVICE`).
         verify: check after every pass what the pass promises (`REN_VERIFY=1`); slower, for tests and for suspicion.
         source_lines: remember the user's source line of each operation (`REN_SOURCE_LINES=0` turns it off).
         max_kernel_loads: most buffer loads that one fused kernel may hold, at least 2.

@@ -7,6 +7,7 @@ from hypothesis import settings
 
 # Before anything reads the options, and inherited by every process that a test starts.
 os.environ.setdefault("REN_VERIFY", "1")
+os.environ.setdefault("REN_DEVICE", "python")  # the reference; tests of other devices name theirs
 
 settings.register_profile("untimed", deadline=None, print_blob=True)
 settings.load_profile("untimed")

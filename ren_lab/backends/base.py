@@ -3,7 +3,9 @@
 A device name is a backend and, where there are several of it, a number: "python", "python:1". The number 0 is left out.
 """
 
+import sys
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -66,6 +68,7 @@ class DeviceInfo:
 
 _backends: dict[str, Backend] = {}
 _lock = threading.Lock()
+_default: str | None = None  # found when first asked for
 
 # Known kinds of device: how a backend is made, or what is missing.
 _factories: dict[str, Callable[[int], Backend]] = {}
@@ -114,8 +117,19 @@ def backend(name: str) -> Backend:
 
 
 def default_device() -> str:
-    """The device of polynomials whose maker names none, when the options name none either."""
-    return "python"
+    """The device of polynomials whose maker names none, when the options name none either: `cpu` where a compiler is found, else
+    `python`; that there is none is said once, in a warning that tells how to get the faster one."""
+    global _default
+    if _default is None:
+        try:
+            _default = backend("cpu").name
+        except DeviceUnavailable as error:
+            _default = "python"
+            frame, level = sys._getframe(), 1
+            while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "ren_lab":
+                frame, level = frame.f_back, level + 1
+            warnings.warn(f"kernels run on NumPy: {error}", stacklevel=level)  # at the user's line
+    return _default
 
 
 def devices() -> list[DeviceInfo]:

@@ -36,14 +36,14 @@ EXPECTED: dict[str, Expected] = {
         parameters={"log_n": 6},
         kinds=frozenset({"text/html"}),
         texts=(
-            "schedule of 6 items: 6 kernels",
+            "schedule of 8 items: 6 kernels, 2 copies",
             "Pass 1, simplify: 7 nodes removed",
             "rotate(a, k) -> automorphism(a, 5^k mod 2n)",
             "Pass 7, build_becomes_map: nothing to do.",
             "<AUTOMORPHISM n=2^6 × 4 limbs NTT>",
             "fetched from the schedule cache",
             "all coefficients agree: True",
-            "24 nodes before, 5 now",
+            "26 nodes before, 5 now",
             "'view_2x64'",
             "u * v.rotate(1) + 1  from the cache",
             "u * v.rotate(2) + 1  compiled",
@@ -153,7 +153,8 @@ def strict_kernels(tmp_path, monkeypatch):
     startup.mkdir(parents=True)
     (startup / "00-warnings.py").write_text(STARTUP)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    monkeypatch.delenv("MPLBACKEND", raising=False)
+    for name in ("MPLBACKEND", "REN_DEVICE"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def test_there_are_notebooks_and_each_number_stands_once():

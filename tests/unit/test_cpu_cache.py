@@ -164,14 +164,12 @@ def test_processes_that_start_at_once_agree(tmp_path) -> None:
 def test_without_a_compiler_the_message_says_what_to_install(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(compilers.importlib.util, "find_spec", lambda name: None)
-    assert not compilers.compiler_present()
     with pytest.raises(DeviceUnavailable, match=r"install gcc or clang, or run `pip install ziglang`"):
         CpuBackend(cache=tmp_path)
 
 
 @pytest.mark.parametrize("command", ["/nowhere/at/all/cc", "false"])
 def test_a_compiler_that_does_not_run_is_named(command: str) -> None:
-    assert compilers.compiler_present(command) is (command == "false")
     with pytest.raises(DeviceUnavailable, match=f"the compiler '{command}' that CC names does not run"):
         find_compiler(command)
 

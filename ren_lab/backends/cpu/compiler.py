@@ -103,11 +103,6 @@ def _vector_flags(words: str, machine: str) -> list[tuple[str, ...]]:
     return [("-mcpu=native",), ("-march=native",), ()]
 
 
-def compiler_present(cc: str | None = None) -> bool:
-    """Whether there seems to be a compiler: a look at the PATH and for the wheel; nothing is started."""
-    return any(shutil.which(command[0]) for command in _candidates(cc))
-
-
 def find_compiler(cc: str | None = None, words: str = "native", extra_flags: tuple[str, ...] = ()) -> Compiler:
     """The compiler to use.
 
