@@ -1,0 +1,1 @@
+"""One module a library; `make(setting, values, threads)` gives its `System`."""
