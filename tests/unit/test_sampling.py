@@ -1,18 +1,20 @@
-"""Random polynomials: the key stream, the ranges and the distributions, with seeded generators so that nothing flickers."""
+"""Random polynomials: the streams of draws, the ranges and the distributions, with seeded generators so that nothing flickers."""
 
 import contextvars
 import os
 import threading
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, localcontext
 
+import chacha
 import numpy as np
 import oracle
 import pytest
 
 from ren_lab.backends.python import sampling
-from ren_lab.backends.python.sampling import Generator, InsecureSeededGenerator
+from ren_lab.backends.python.sampling import Draw, Generator, InsecureSeededGenerator
 from ren_lab.ring import RingSpec
 
 RING = RingSpec(1024, oracle.largest_primes(1024, 31, 2))
@@ -34,65 +36,115 @@ def chi_squared(observed: list[int], expected: list[float]) -> float:
     return (statistic - freedom) / (2 * freedom) ** 0.5
 
 
+class ScriptedDraw(Draw):
+    """The given bits by (index, round); or the given words one after the other, counting how many are asked for at each call."""
+
+    def __init__(self, bits: dict[tuple[int, int], int], words: list[int], calls: list[int]) -> None:
+        for name, value in {"key": bytes(32), "number": 0, "script": bits, "words": words, "calls": calls}.items():
+            object.__setattr__(self, name, value)
+
+    def bits(self, count: int) -> np.ndarray:
+        return np.array([self.bits_at(i, 0) for i in range(count)], np.uint64)
+
+    def bits_at(self, index: int, round: int) -> int:
+        return self.script.pop((index, round))
+
+    def stream(self, round: int = 0, block: int = 0) -> Callable[[int], np.ndarray]:
+        def read(count: int) -> np.ndarray:
+            self.calls.append(count)
+            taken, self.words[:] = self.words[:count], self.words[count:]
+            assert len(taken) == count, "more words were drawn than expected"
+            return np.array(taken, np.uint32)
+
+        return read
+
+
 class Scripted(Generator):
-    """Hands out the given words, and counts how many were asked for at each call."""
+    """Hands out one draw of given bits or words; nothing is left of what was used."""
 
-    def __init__(self, *words: int) -> None:
-        self.script, self.calls = list(words), []
+    def __init__(self, *words: int, bits: dict[tuple[int, int], int] | None = None) -> None:
+        self.script, self.words, self.calls, self.draws = bits or {}, list(words), [], 0
 
-    def words(self, count: int) -> np.ndarray:
-        self.calls.append(count)
-        taken, self.script = self.script[:count], self.script[count:]
-        assert len(taken) == count, "more words were drawn than expected"
-        return np.array(taken, np.uint32)
+    def draw(self) -> Draw:
+        self.draws += 1
+        return ScriptedDraw(self.script, self.words, self.calls)
 
 
-# The stream
+# Streams and draws
 
 
-def test_the_stream_is_chacha20(monkeypatch):
+def test_the_stream_is_chacha20():
     """RFC 8439, appendix A.1, test vectors 1 and 2: the key stream of blocks 0 and 1 under an all-zero key and nonce."""
-    monkeypatch.setattr(Generator, "_next_key", lambda self: bytes(32))
     stream = (
         "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"
         "da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586"
         "9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed"
         "29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f"
     )
-    words = Generator().words(32)
+    words = Draw(bytes(32), 0).stream()(32)
     assert words.dtype == np.uint32
     assert words.astype("<u4").tobytes().hex() == stream
+    assert [w for i in range(2) for w in chacha.block(bytes(32), i, bytes(12))] == words.tolist()
 
 
-def test_the_stream_does_not_depend_on_how_it_is_asked_for():
-    whole = InsecureSeededGenerator(5).words(100)
-    parts = InsecureSeededGenerator(5)
-    assert np.concatenate([parts.words(k) for k in (1, 0, 3, 16, 17, 63)]).tolist() == whole.tolist()
+def test_number_and_round_are_the_nonce():
+    """RFC 8439, section 2.3.2: the block 1 under the key 00 01 .. 1f and the nonce 000000090000004a00000000."""
+    block = (
+        "10f1e7e4d13b5915500fdd1fa32071c4c7d1f4c733c068030422aa9ac3d46c4e"
+        "d2826446079faa0914c2d705d98b02a2b5129cd1de164eb9cbd083e8a2503c4e"
+    )
+    number = int.from_bytes(bytes.fromhex("000000090000004a"), "little")
+    read = Draw(bytes(range(32)), number).stream(block=1)
+    assert np.concatenate([read(k) for k in (1, 0, 6, 9)]).astype("<u4").tobytes().hex() == block
+    assert chacha.block(bytes(range(32)), 1, bytes.fromhex("000000090000004a00000000")) == tuple(
+        np.frombuffer(bytes.fromhex(block), "<u4").tolist()
+    )
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 127, 128, 300])
+def test_an_index_has_the_same_bits_however_many_are_asked_for(count):
+    key = bytes(range(7, 39))
+    draw = Draw(key, 2**40 + 3)
+    bits = draw.bits(count)
+    assert bits.dtype == np.uint64
+    assert bits.tolist() == [chacha.bits(key, draw.number, i) for i in range(count)]
+    for index in (0, count - 1, 12345678):
+        assert [draw.bits_at(index, r) for r in (0, 1, 2**32 - 1)] == [
+            chacha.bits(key, draw.number, index, r) for r in (0, 1, 2**32 - 1)
+        ]
+
+
+def test_draws_do_not_show_their_key():
+    assert "key" not in repr(Generator().draw())
+
+
+def test_generators_have_keys_of_their_own_and_draws_have_numbers():
+    assert len({Generator().draw().key for _ in range(50)}) == 50
+    generator = Generator()
+    draws = [generator.draw() for _ in range(50)]
+    assert {len(d.key) for d in draws} == {32} and len({(d.key, d.number) for d in draws}) == 50
+
+
+def test_seeds_decide_about_draws():
+    draws = [InsecureSeededGenerator(5).draw() for _ in range(2)]
+    assert draws[0] == draws[1]
     for other in (6, "5", b"5", -5):
-        assert InsecureSeededGenerator(other).words(100).tolist() != whole.tolist()
-
-
-def test_generators_have_keys_of_their_own():
-    assert len({tuple(Generator().words(8)) for _ in range(50)}) == 50
-    assert len(Generator().words(0)) == 0
+        assert InsecureSeededGenerator(other).draw() != draws[0]
 
 
 @pytest.mark.parametrize("make", [Generator, lambda: InsecureSeededGenerator(1)], ids=["secure", "seeded"])
-def test_a_key_is_replaced_before_its_budget_is_spent(make, monkeypatch):
-    monkeypatch.setattr(Generator, "_BYTES_PER_KEY", 64)
-    generator, keys = make(), []
-    kind = type(generator)
-    fresh = kind._next_key
-    monkeypatch.setattr(kind, "_next_key", lambda self: keys.append(fresh(self)) or keys[-1])
-    drawn = {tuple(generator.words(8)) for _ in range(10)}
-    assert len(set(keys)) == len(keys) == 5 and len(drawn) == 10
+def test_a_key_is_replaced_after_its_draws(make, monkeypatch):
+    monkeypatch.setattr(Generator, "_DRAWS_PER_KEY", 2)
+    generator = make()
+    draws = [generator.draw() for _ in range(10)]
+    assert len({d.key for d in draws}) == 5 and len({(d.key, d.number) for d in draws}) == 10
 
 
-def test_threads_share_a_generator_without_sharing_words():
+def test_threads_share_a_generator_without_sharing_draws():
     generator = Generator()
     with ThreadPoolExecutor(8) as pool:
-        drawn = list(pool.map(lambda _: generator.words(64), range(400)))
-    assert len({tuple(words[i : i + 4]) for words in drawn for i in range(0, 64, 4)}) == 400 * 16
+        drawn = list(pool.map(lambda _: [generator.draw() for _ in range(20)], range(400)))
+    assert len({(d.key, d.number) for some in drawn for d in some}) == 8000
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
@@ -100,9 +152,9 @@ def test_threads_share_a_generator_without_sharing_words():
 def test_a_forked_child_draws_under_another_key():
     """Also where the fork happens while another thread is inside the generator and holds its lock."""
     generator = Generator()
-    generator.words(1)
+    generator.draw()
     shared = sampling.current_generator()
-    shared.words(1)
+    shared.draw()
     for held in (False, True):
         read, write = os.pipe()
         if held:
@@ -110,7 +162,7 @@ def test_a_forked_child_draws_under_another_key():
         child = os.fork()
         if child == 0:
             try:
-                os.write(write, generator.words(8).tobytes() + shared.words(8).tobytes())
+                os.write(write, generator.draw().key + shared.draw().key)
             finally:
                 os._exit(0)
         if held:
@@ -119,7 +171,7 @@ def test_a_forked_child_draws_under_another_key():
         with os.fdopen(read, "rb") as pipe:
             theirs = pipe.read()
         os.waitpid(child, 0)
-        ours = generator.words(8).tobytes() + shared.words(8).tobytes()
+        ours = generator.draw().key + shared.draw().key
         assert len(theirs) == 64
         assert theirs[:32] != ours[:32] and theirs[32:] != ours[32:]
 
@@ -198,17 +250,39 @@ def test_uniform_residues_of_large_moduli_and_of_several_limbs():
     assert abs(np.corrcoef(rows)[np.triu_indices(3, 1)]).max() < 5 / 8000**0.5
 
 
-def test_words_that_would_bias_are_refused():
-    """2^32 mod 17 = 1 and 2^32 mod 97 = 35: a word is refused where word * p mod 2^32 is below that."""
-    refused = {p: [w for w in range(0, 2**32, -(-(2**32) // p)) if w * p % 2**32 < 2**32 % p] for p in (17, 97)}
-    refused[97].append(0)
-    good = [12345 + i for i in range(16)]
-    first = [*good[:3], 0, *good[4:8], *good[8:15], refused[97][0]]
-    gen = Scripted(*first, 0, refused[97][-1], 4000000000, 0, 3000000000)
+@pytest.mark.parametrize(
+    "ring", [SMALL, RingSpec(128, (257, 12289, *oracle.largest_primes(128, 31, 1))), RING], ids=lambda r: f"n={r.n}"
+)
+def test_draws_are_functions_of_key_number_and_index(ring):
+    """Against the definition in integers, at some indices."""
+    generator = InsecureSeededGenerator("definition")
+    residues, draw = sampling.uniform(ring, generator), Draw(InsecureSeededGenerator("definition").draw().key, 0)
+    for row, column in ((0, 0), (0, ring.n - 1), (1, 0), (1, 5), (ring.limbs - 1, ring.n - 1)):
+        index = row * ring.n + column
+        assert residues[row, column] == chacha.below(ring.moduli[row], draw.key, 0, index)
+    small = centred_values(sampling.ternary(ring, generator), ring)
+    errors = centred_values(sampling.gaussian(ring, 3.2, generator), ring)
+    thresholds = [int(t) for t in sampling.gaussian_thresholds(3.2)]
+    for index in range(0, ring.n, max(1, ring.n // 40)):
+        assert small[index] == chacha.below(3, draw.key, 1, index) - 1
+        value = sum(t <= chacha.bits(draw.key, 2, index) for t in thresholds) - len(thresholds) // 2
+        assert errors[index] == oracle.centred(value, ring.q)
+
+
+def test_bits_that_would_bias_are_refused():
+    """2^64 mod 17 = 1 and 2^64 mod 97 = 61: x is refused where x * p mod 2^64 is below that."""
+    assert 2**64 % 17 == 1 and 2**64 % 97 == 61
+    refused = [x for x in (-(-(k * 2**64) // 97) for k in range(97)) if x * 97 % 2**64 < 61]
+    kept = [x for x in (-(-(k * 2**64) // 97) for k in range(97)) if x * 97 % 2**64 >= 61]
+    assert len(refused) == 61 and len(kept) == 36
+    good = [(12345 + i) << 50 for i in range(16)]
+    first = [*good[:3], 0, *good[4:8], *good[8:14], kept[7], refused[-1]]
+    again = {(3, 1): 0, (3, 2): 4000000000 << 32, (15, 1): refused[1], (15, 2): 0, (15, 3): 3000000000 << 32}
+    gen = Scripted(bits={(i, 0): x for i, x in enumerate(first)} | again)
     got = sampling.uniform(SMALL, gen)
-    assert gen.calls == [16, 2, 2, 1] and gen.script == []
-    words = [*first[:3], 4000000000, *first[4:15], 3000000000]
-    assert got.ravel().tolist() == [w * p >> 32 for w, p in zip(words, [17] * 8 + [97] * 8)]
+    assert gen.script == {} and gen.draws == 1
+    taken = [*first[:3], 4000000000 << 32, *first[4:15], 3000000000 << 32]
+    assert got.ravel().tolist() == [x * p >> 64 for x, p in zip(taken, [17] * 8 + [97] * 8)]
 
 
 WIDTHS = {
@@ -277,6 +351,15 @@ def test_an_interval_wider_than_the_modulus_is_taken_modulo_it():
 
 
 # Ternary
+
+
+def test_ternary_bits_zero_are_refused():
+    """2^64 mod 3 = 1, so 0 is refused and 1 is not; the thirds begin above 2^64 / 3."""
+    third = 2**64 // 3
+    bits = [0, 1, third, third + 1, 2 * third, 2 * third + 1, 2**64 - 1, 5]
+    gen = Scripted(bits={(i, 0): x for i, x in enumerate(bits)} | {(0, 1): 2**63})
+    assert centred_values(sampling.ternary(SMALL, gen), SMALL) == [0, -1, -1, 0, 0, 1, 1, -1]
+    assert gen.script == {}
 
 
 def test_ternary_coefficients_are_uniform():
@@ -372,7 +455,7 @@ def test_gaussian_draws_invert_the_thresholds():
     thresholds = [int(t) for t in sampling.gaussian_thresholds(3.2)]
     bound = len(thresholds) // 2
     drawn = [0, thresholds[0] - 1, thresholds[0], 2**63, thresholds[bound] - 1, thresholds[bound], thresholds[-1] - 1, 2**64 - 1]
-    gen = Scripted(*[w >> 32 * i & 2**32 - 1 for w in drawn for i in (0, 1)])
+    gen = Scripted(bits={(i, 0): x for i, x in enumerate(drawn)})
     assert centred_values(sampling.gaussian(SMALL, 3.2, gen), SMALL) == [-bound, -bound, 1 - bound, 0, 0, 1, bound - 1, bound]
 
 
@@ -398,4 +481,4 @@ def test_impossible_parameters_are_refused_before_anything_is_drawn(draw, parame
     gen = Scripted()
     with pytest.raises(error, match=named):
         draw(SMALL, *parameters, gen)
-    assert gen.calls == []
+    assert gen.draws == 0

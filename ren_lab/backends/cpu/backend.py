@@ -10,6 +10,7 @@ import numpy as np
 
 from ren_lab.backends.base import Backend, Runner
 from ren_lab.backends.cpu.compiler import find_compiler
+from ren_lab.backends.cpu.draw import DrawKernel, native_draw
 from ren_lab.backends.cpu.kernel import Kernel, Plan, aligned
 from ren_lab.backends.cpu.library import Library
 from ren_lab.backends.python.backend import PythonBackend
@@ -27,7 +28,7 @@ def available_threads() -> int:
 
 
 def _is_random(ast: Node) -> bool:
-    """Random draws are made by the interpreter's samplers, whatever the device: they alone are audited."""
+    """Whether a kernel draws: the renderer knows nothing of it."""
     return any(node.op is Op.RANDOM for node in ast.toposort())
 
 
@@ -83,7 +84,10 @@ class CpuBackend(PythonBackend):
         return made
 
     def compile(self, ast: Node) -> Runner:
-        return compile_kernel(ast) if _is_random(ast) else self._kernel(ast)
+        if not _is_random(ast):
+            return self._kernel(ast)
+        known = native_draw(ast)
+        return DrawKernel(*known, self.library, self.threads) if known else compile_kernel(ast)
 
     def source(self, ast: Node) -> str:
         return source(ast) if _is_random(ast) else self._rendered(ast).text
@@ -104,7 +108,7 @@ class CpuBackend(PythonBackend):
             elif item.kind == "copy":
                 if item.inputs[0].device != self.name:
                     return None
-                steps.append((item.output.nbytes, unit.slots))
+                steps.append((item.outputs[0].nbytes, unit.slots))
             elif isinstance(unit.call, Kernel):
                 steps.append((unit.call, unit.slots))
             else:

@@ -1,16 +1,28 @@
 """Random polynomials from ChaCha20, vectorized and without modulo bias.
 
-The key stream is ChaCha20 (RFC 8439) under a key from the operating system, one fresh key per generator. Samplers return
-finished data at rest, uint32[limbs, n] in Montgomery form; which residues come out for a given stream is not part of any
-contract. Their running time depends on the values drawn, so they are no defence against someone who measures it.
+A generator hands out draws. A draw has a stream of its own: ChaCha20 (RFC 8439) under the generator's key, which comes from the
+operating system, with the number of the draw in the nonce. Samplers return finished data at rest, uint32[limbs, n] in
+Montgomery form.
+
+Residues that are uniform, ternary or Gaussian are each a function of key, draw and index (row * n + column) alone. An index has
+64 bits of the stream, which give its value or are refused, with a probability below 2^-33; then the 64 bits in the same place of
+the next round, a part of the nonce, are taken. So they can be computed in any order and anywhere, with equal results: here, in C
+(`backends/cpu/native/sampling.h` is the same definition, index by index), or on a graphics processor. Intervals and ternary
+polynomials of a given weight read their stream from its beginning, on the host.
+
+Timing. In the native code for uniform, ternary and Gaussian draws (sigma <= 13), no branch and no address depends on a value
+that is handed out; those that depend on refused bits say nothing about the bits that replace them. Gaussian draws of a larger
+sigma, all those of device `python`, and the other two kinds search or sort: they are no defence against someone who measures
+their time.
 """
 
 import hashlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, lru_cache
 from threading import Lock
@@ -19,24 +31,60 @@ from weakref import WeakSet
 import numpy as np
 
 from ren_lab.backends.python import arith, constmul
-from ren_lab.ring import RingSpec, check_interval, check_sigma, check_weight, residues, tables
+from ren_lab.ring import RingSpec, check_interval, check_sigma, check_weight, residues
 
 _LOW_WORD = np.uint64(0xFFFF_FFFF)
 _SHIFT = np.uint64(32)
+_ABREAST, _PER_BLOCK = 16, 8  # neighbouring indices in as many blocks; indices that a block serves
+_GROUP = _ABREAST * _PER_BLOCK
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # Generators
 
 
-class Generator:
-    """A stream of random words: ChaCha20 under a fresh key from the operating system.
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The stream of one draw, in rounds: ChaCha20 under `key`, with the nonce `number` (64 bits) and round (32 bits).
 
-    May be shared by threads. A forked child draws under a key of its own. The key is replaced before the 32-bit block
-    counter of the cipher could run out.
+    The 64 bits of index i are a pair of words of block 16 * (i // 128) + i % 16: of its eight pairs, pair i % 128 // 16. An index
+    is below 2^35, so that the block is below 2^32; limbs * n stays far below, since there are no more primes.
+
+    Attributes:
+        key: 32 bytes.
+        number: below 2^64. No two draws share key and number.
     """
 
-    _BYTES_PER_KEY = 1 << 37  # half of what the block counter allows
+    key: bytes = field(repr=False)
+    number: int
+
+    def stream(self, round: int = 0, block: int = 0) -> Callable[[int], np.ndarray]:
+        """A function that reads on in a round, from a block on: given a count it gives the next words, read-only uint32[count]."""
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+        nonce = block.to_bytes(4, "little") + self.number.to_bytes(8, "little") + round.to_bytes(4, "little")
+        update = Cipher(algorithms.ChaCha20(self.key, nonce), mode=None).encryptor().update
+        return lambda count: np.frombuffer(update(bytes(4 * count)), dtype="<u4").astype(np.uint32, copy=False)
+
+    def bits(self, count: int) -> np.ndarray:
+        """What the indices below `count` have in round 0, uint64[count]."""
+        groups = -(-count // _GROUP)
+        pairs = self.stream()(2 * _GROUP * groups).view(np.uint64).reshape(groups, _ABREAST, _PER_BLOCK)
+        return pairs.transpose(0, 2, 1).reshape(-1)[:count]
+
+    def bits_at(self, index: int, round: int) -> int:
+        """What an index has in any round, below 2^64."""
+        words = self.stream(round, index // _GROUP * _ABREAST + index % _ABREAST)(2 * _PER_BLOCK)
+        return int(words.view(np.uint64)[index % _GROUP // _ABREAST])
+
+
+class Generator:
+    """Hands out draws under a fresh key from the operating system.
+
+    May be shared by threads. A forked child draws under a key of its own. A key serves at most 2^32 draws.
+    """
+
+    _DRAWS_PER_KEY = 1 << 32
 
     def __init__(self) -> None:
         self._renew()
@@ -44,39 +92,34 @@ class Generator:
 
     def _renew(self) -> None:
         self._lock = Lock()
-        self._left = -1  # no key yet, even for no words
+        self._key = b""
+        self._drawn = self._DRAWS_PER_KEY  # no key yet
 
     def _next_key(self) -> bytes:
         return secrets.token_bytes(32)
 
-    def words(self, count: int) -> np.ndarray:
-        """The next `count` words of the stream, uint32[count], each uniform on [0, 2^32); read-only."""
-        size = 4 * count
+    def draw(self) -> Draw:
+        """A draw that nobody else gets."""
         with self._lock:
-            if size > self._left:
-                from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
-
-                cipher = Cipher(algorithms.ChaCha20(self._next_key(), nonce=bytes(16)), mode=None)
-                self._stream = cipher.encryptor()
-                self._left = self._BYTES_PER_KEY
-            self._left -= size
-            stream = self._stream.update(bytes(size))
-        return np.frombuffer(stream, dtype="<u4").astype(np.uint32, copy=False)
+            if self._drawn >= self._DRAWS_PER_KEY:
+                self._key, self._drawn = self._next_key(), 0
+            self._drawn += 1
+            return Draw(self._key, self._drawn - 1)
 
 
 class InsecureSeededGenerator(Generator):
-    """INSECURE, for tests only: a stream that follows from `seed`, so whoever knows the seed knows every draw.
+    """INSECURE, for tests only: draws that follow from `seed`, so whoever knows the seed knows every one of them.
 
-    The words do not depend on how many are asked for at a time.
+    The same draws give the same values on every device.
     """
 
     def __init__(self, seed: int | str | bytes) -> None:
-        self._key = hashlib.sha256(f"insecure {type(seed).__name__} {seed!r}".encode()).digest()
+        self._seed = hashlib.sha256(f"insecure {type(seed).__name__} {seed!r}".encode()).digest()
         self._renew()  # not among the generators that a forked child gives new keys
 
     def _next_key(self) -> bytes:
-        self._key = hashlib.sha256(self._key).digest()
-        return self._key
+        self._seed = hashlib.sha256(self._seed).digest()
+        return self._seed
 
 
 _generators: WeakSet[Generator] = WeakSet()
@@ -105,7 +148,7 @@ def current_generator() -> Generator:
 
 @contextmanager
 def insecure_seeded_randomness_for_tests(seed: int | str | bytes) -> Iterator[Generator]:
-    """INSECURE, for tests only: inside the `with` block, the current context draws from a stream that follows from `seed`.
+    """INSECURE, for tests only: inside the `with` block, what the current context draws follows from `seed`.
 
     Other threads are not affected. Yields the generator.
     """
@@ -125,8 +168,13 @@ def uniform(ring: RingSpec, gen: Generator | None = None, out: np.ndarray | None
 
     Each residue is uniform on [0, p) and independent, by the Chinese remainder theorem, in Montgomery form or not.
     """
-    moduli = tables(ring).p.astype(np.uint64)
-    return _store(_below(moduli, (ring.limbs, ring.n), gen or current_generator()), out)
+    draw = (gen or current_generator()).draw()
+    if out is None:
+        out = np.empty((ring.limbs, ring.n), np.uint32)
+    bits = draw.bits(ring.limbs * ring.n).reshape(ring.limbs, ring.n)
+    for i, p in enumerate(ring.moduli):
+        np.copyto(out[i], _below(p, bits[i], draw, i * ring.n), casting="unsafe")
+    return out
 
 
 def uniform_on_interval(
@@ -138,7 +186,7 @@ def uniform_on_interval(
         TypeError, ValueError: See `ren_lab.ring.check_interval`.
     """
     low, high = check_interval(low, high)
-    gen = gen or current_generator()
+    words = (gen or current_generator()).draw().stream()
     bits = (high - low - 1).bit_length()
     count = max(1, -(-bits // 32))
     width = [(high - low) >> 32 * i & 0xFFFF_FFFF for i in range(count + 1)]  # 2^(32 * count) is a possible width
@@ -146,7 +194,7 @@ def uniform_on_interval(
     digits = np.empty((count, ring.n), np.uint32)
     pending = np.arange(ring.n)
     while len(pending):
-        drawn = gen.words(count * len(pending)).reshape(count, -1).copy()
+        drawn = words(count * len(pending)).reshape(count, -1).copy()
         drawn[-1] &= top_mask  # below 2^bits, less than twice the width
         digits[:, pending] = drawn
         less, equal = np.full(len(pending), width[count] > 0), np.full(len(pending), width[count] == 0)
@@ -160,8 +208,8 @@ def uniform_on_interval(
 
 def ternary(ring: RingSpec, gen: Generator | None = None, out: np.ndarray | None = None) -> np.ndarray:
     """Coefficients uniform on {-1, 0, 1}."""
-    drawn = _below(np.array(3, np.uint64), (ring.n,), gen or current_generator())
-    return _from_small(drawn.astype(np.int64) - 1, ring, out)
+    draw = (gen or current_generator()).draw()
+    return _from_small(_below(3, draw.bits(ring.n), draw, 0).astype(np.int64) - 1, ring, out)
 
 
 def sparse_ternary(ring: RingSpec, weight: int, gen: Generator | None = None, out: np.ndarray | None = None) -> np.ndarray:
@@ -171,10 +219,10 @@ def sparse_ternary(ring: RingSpec, weight: int, gen: Generator | None = None, ou
         TypeError, ValueError: See `ren_lab.ring.check_weight`.
     """
     weight = check_weight(weight, ring.n)
-    gen = gen or current_generator()
+    words = (gen or current_generator()).draw().stream()
     values = np.zeros(ring.n, np.int64)
-    signs = (gen.words(weight) & np.uint32(1)).astype(np.int64)
-    values[_permutation(ring.n, gen)[:weight]] = 1 - 2 * signs
+    signs = (words(weight) & np.uint32(1)).astype(np.int64)
+    values[_permutation(ring.n, words)[:weight]] = 1 - 2 * signs
     return _from_small(values, ring, out)
 
 
@@ -191,16 +239,9 @@ def gaussian(ring: RingSpec, sigma: float, gen: Generator | None = None, out: np
         TypeError, ValueError: See `ren_lab.ring.check_sigma`.
     """
     thresholds = gaussian_thresholds(check_sigma(sigma))
-    drawn = (gen or current_generator()).words(2 * ring.n).view(np.uint64)
-    values = np.searchsorted(thresholds, drawn, side="right") - len(thresholds) // 2
+    bits = (gen or current_generator()).draw().bits(ring.n)
+    values = np.searchsorted(thresholds, bits, side="right") - len(thresholds) // 2
     return _from_small(values, ring, out)
-
-
-def _store(values: np.ndarray, out: np.ndarray | None) -> np.ndarray:
-    if out is None:
-        return values.astype(np.uint32)
-    np.copyto(out, values, casting="unsafe")
-    return out
 
 
 def _from_small(values: np.ndarray, ring: RingSpec, out: np.ndarray | None) -> np.ndarray:
@@ -214,29 +255,30 @@ def _from_small(values: np.ndarray, ring: RingSpec, out: np.ndarray | None) -> n
     return out
 
 
-def _below(bound: np.ndarray, shape: tuple[int, ...], gen: Generator) -> np.ndarray:
-    """Integers uniform on [0, bound), uint64 of the given shape; `bound` is uint64 in [1, 2^32] and broadcasts to it.
+def _below(bound: int, bits: np.ndarray, draw: Draw, first: int) -> np.ndarray:
+    """Integers uniform on [0, bound), uint64[n], for the indices from `first` on and their bits; 1 < bound < 2^32.
 
-    The high word of word * bound, drawn again where the low word is below 2^32 mod bound, which leaves floor(2^32 / bound)
-    words for each result (Lemire, "Fast random integer generation in an interval", 2019).
+    The high part of x * bound / 2^64 for the 64 bits x, which are refused where the low part is below 2^64 mod bound. That
+    leaves floor(2^64 / bound) of them for each result (Lemire, "Fast random integer generation in an interval", 2019).
     """
-    surplus = np.uint64(1 << 32) % bound
-    products = gen.words(int(np.prod(shape))).reshape(shape) * bound
-    pending = np.nonzero((products & _LOW_WORD) < surplus)
-    bound, surplus = np.broadcast_to(bound, shape), np.broadcast_to(surplus, shape)
-    while len(pending[0]):
-        again = gen.words(len(pending[0])) * bound[pending]
-        products[pending] = again
-        refused = (again & _LOW_WORD) < surplus[pending]
-        pending = tuple([axis[refused] for axis in pending])
-    products >>= _SHIFT
-    return products
+    factor = np.uint64(bound)
+    upper = (bits >> _SHIFT) * factor
+    upper += ((bits & _LOW_WORD) * factor) >> _SHIFT
+    doubtful = np.flatnonzero((upper & _LOW_WORD) == 0)  # the low part may be below 2^64 mod bound, which is below 2^32
+    upper >>= _SHIFT
+    for place in doubtful.tolist():
+        product, round = int(bits[place]) * bound, 0
+        while product % 2**64 < 2**64 % bound:
+            round += 1
+            product = draw.bits_at(first + place, round) * bound
+        upper[place] = product >> 64
+    return upper
 
 
-def _permutation(n: int, gen: Generator) -> np.ndarray:
+def _permutation(n: int, words: Callable[[int], np.ndarray]) -> np.ndarray:
     """A uniform permutation of range(n): the order of n random 64-bit keys, all drawn again where two are equal."""
     while True:
-        keys = gen.words(2 * n).view(np.uint64)
+        keys = words(2 * n).view(np.uint64)
         order = np.argsort(keys)
         ordered = keys[order]
         if (ordered[1:] != ordered[:-1]).all():

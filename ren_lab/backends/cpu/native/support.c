@@ -1,7 +1,9 @@
 /* What all kernels share: transforms, base conversion, threads, and the runner of whole plans. */
 #include <string.h>
 
+#include "draw.h"
 #include "pool.h"
+#include "scratch.h"
 #include "transform.h"
 
 /* A sum of products below 2^(32 + bits) * p, back below 2^32 * p: only high halves are touched. */
@@ -128,7 +130,7 @@ static void estimate(u32 *y, i64 terms, i64 width, const u64 *weight)
     }
 }
 
-static const ren_runtime runtime = {run, ntt, intt, estimate, combine};
+static const ren_runtime runtime = {run, ntt, intt, estimate, combine, scratch};
 
 typedef void ren_kernel(const ren_call *call);
 
@@ -163,6 +165,13 @@ EXPORT ren_run_plan(const ren_step *step, i64 steps, u32 *const *frame, u32 **sl
             memcpy(slot[0], slot[1], (size_t)step->number[0]);
         }
     }
+}
+
+/* A random draw into u32[limbs, n]. */
+EXPORT ren_draw_into(u32 *out, const ren_draw *what, i64 threads)
+{
+    threads_allowed = threads;
+    draw(out, what, &runtime);
 }
 
 /* How many residues a word of this build holds. */

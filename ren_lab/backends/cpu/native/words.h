@@ -1,4 +1,5 @@
-/* A `word` is LANES residues of 32 bits side by side: 16 with AVX-512, 8 with AVX2, 1 without either (or with REN_SCALAR).
+/* A `word` is LANES residues of 32 bits side by side: 16 with AVX-512, 8 with AVX2, 4 with NEON (64-bit ARM), 1
+ * without any of them (or with REN_SCALAR).
  *
  * Everything that is computed with words is written once, for all widths. Residues are unsigned; a negative number stands for
  * itself plus 2^32. Montgomery's radix is 2^32; `p_inv` is p^-1 modulo 2^32.
@@ -42,6 +43,9 @@ INLINE word gather(const u32 *a, const u32 *at) { return _mm512_i32gather_epi32(
 INLINE word plus(word a, word b) { return _mm512_add_epi32(a, b); }
 INLINE word minus(word a, word b) { return _mm512_sub_epi32(a, b); }
 INLINE word least(word a, word b) { return _mm512_min_epu32(a, b); }
+INLINE word differ(word a, word b) { return _mm512_xor_si512(a, b); }
+#define ROTATED(a, by) _mm512_rol_epi32(a, by) /* to the left, by a constant */
+INLINE int any_zero(word a) { return _mm512_testn_epi32_mask(a, a) != 0; }
 
 /* x at coefficient `at`, zero elsewhere, where the word stands for the coefficients from c on. */
 INLINE word impulse(i64 c, i64 at, u32 x)
@@ -55,6 +59,11 @@ INLINE wide minus_wide(wide a, wide b) { return _mm512_sub_epi64(a, b); }
 INLINE wide odd(word a) { return _mm512_srli_epi64(a, 32); } /* its odd lanes, for `times` */
 INLINE wide up(wide a) { return _mm512_slli_epi64(a, 32); }
 INLINE wide down31(wide a) { return _mm512_srli_epi64(a, 31); }
+/* `sum` less one where a > b. */
+INLINE wide less_above(wide sum, wide a, wide b)
+{
+    return _mm512_mask_sub_epi64(sum, _mm512_cmpgt_epu64_mask(a, b), sum, splat_wide(1));
+}
 INLINE wide times(wide a, wide b) { return _mm512_mul_epu32(a, b); } /* of the low halves */
 /* The high halves of two wides, lane by lane in turn. */
 INLINE word high_halves(wide even, wide odds)
@@ -129,6 +138,9 @@ INLINE word gather(const u32 *a, const u32 *at) { return _mm256_i32gather_epi32(
 INLINE word plus(word a, word b) { return _mm256_add_epi32(a, b); }
 INLINE word minus(word a, word b) { return _mm256_sub_epi32(a, b); }
 INLINE word least(word a, word b) { return _mm256_min_epu32(a, b); }
+INLINE word differ(word a, word b) { return _mm256_xor_si256(a, b); }
+#define ROTATED(a, by) _mm256_or_si256(_mm256_slli_epi32(a, by), _mm256_srli_epi32(a, 32 - (by)))
+INLINE int any_zero(word a) { return _mm256_movemask_epi8(_mm256_cmpeq_epi32(a, _mm256_setzero_si256())) != 0; }
 
 INLINE word impulse(i64 c, i64 at, u32 x)
 {
@@ -144,6 +156,11 @@ INLINE wide minus_wide(wide a, wide b) { return _mm256_sub_epi64(a, b); }
 INLINE wide odd(word a) { return _mm256_srli_epi64(a, 32); }
 INLINE wide up(wide a) { return _mm256_slli_epi64(a, 32); }
 INLINE wide down31(wide a) { return _mm256_srli_epi64(a, 31); }
+INLINE wide less_above(wide sum, wide a, wide b)
+{
+    const wide top = splat_wide(1ull << 63);
+    return plus_wide(sum, _mm256_cmpgt_epi64(_mm256_xor_si256(a, top), _mm256_xor_si256(b, top)));
+}
 INLINE wide times(wide a, wide b) { return _mm256_mul_epu32(a, b); }
 INLINE word high_halves(wide even, wide odds) { return _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odds, 0xAA); }
 
@@ -186,6 +203,85 @@ INLINE void deinterleave(word *x, word *y)
     *y = _mm256_permute4x64_epi64(_mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xDD)), 0xD8);
 }
 
+#elif defined(__AARCH64EL__) && defined(__ARM_NEON) && !defined(REN_SCALAR)
+
+#include <arm_neon.h>
+
+enum { LANES = 4, LOG2_LANES = 2 };
+typedef uint32x4_t word;
+typedef uint32x4_t wide; /* 2 numbers of 64 bits */
+#define HAS_WIDE 1
+#define HALVES(a) vreinterpretq_u64_u32(a)
+#define WHOLE(a) vreinterpretq_u32_u64(a)
+
+INLINE word load(const u32 *a) { return vld1q_u32(a); }
+INLINE void store(u32 *a, word x) { vst1q_u32(a, x); }
+INLINE word splat(u32 x) { return vdupq_n_u32(x); }
+INLINE word gather(const u32 *a, const u32 *at)
+{
+    const u32 lanes[4] = {a[at[0]], a[at[1]], a[at[2]], a[at[3]]};
+    return load(lanes);
+}
+INLINE word plus(word a, word b) { return vaddq_u32(a, b); }
+INLINE word minus(word a, word b) { return vsubq_u32(a, b); }
+INLINE word least(word a, word b) { return vminq_u32(a, b); }
+INLINE word differ(word a, word b) { return veorq_u32(a, b); }
+#define ROTATED(a, by) vsriq_n_u32(vshlq_n_u32(a, by), a, 32 - (by))
+INLINE int any_zero(word a) { return vminvq_u32(a) == 0; }
+
+INLINE word impulse(i64 c, i64 at, u32 x)
+{
+    u32 lanes[4] = {0};
+    if (c <= at && at < c + LANES)
+        lanes[at - c] = x;
+    return load(lanes);
+}
+
+INLINE wide splat_wide(u64 x) { return WHOLE(vdupq_n_u64(x)); }
+INLINE wide plus_wide(wide a, wide b) { return WHOLE(vaddq_u64(HALVES(a), HALVES(b))); }
+INLINE wide minus_wide(wide a, wide b) { return WHOLE(vsubq_u64(HALVES(a), HALVES(b))); }
+INLINE wide odd(word a) { return WHOLE(vshrq_n_u64(HALVES(a), 32)); }
+INLINE wide up(wide a) { return WHOLE(vshlq_n_u64(HALVES(a), 32)); }
+INLINE wide down31(wide a) { return WHOLE(vshrq_n_u64(HALVES(a), 31)); }
+INLINE wide less_above(wide sum, wide a, wide b) { return plus_wide(sum, WHOLE(vcgtq_u64(HALVES(a), HALVES(b)))); }
+INLINE wide times(wide a, wide b) { return WHOLE(vmull_u32(vmovn_u64(HALVES(a)), vmovn_u64(HALVES(b)))); }
+INLINE word high_halves(wide even, wide odds) { return vtrn2q_u32(even, odds); }
+
+INLINE word spread(const u32 *factors, int shift)
+{
+    if (shift == 1) {
+        const uint32x2_t two = vld1_u32(factors);
+        return vcombine_u32(vdup_lane_u32(two, 0), vdup_lane_u32(two, 1));
+    }
+    return load(factors);
+}
+
+INLINE void swap_bit(word *x, word *y, int bit)
+{
+    const word a = *x, b = *y;
+    if (bit == 1) {
+        *x = WHOLE(vzip1q_u64(HALVES(a), HALVES(b)));
+        *y = WHOLE(vzip2q_u64(HALVES(a), HALVES(b)));
+    } else {
+        *x = vtrn1q_u32(a, b);
+        *y = vtrn2q_u32(a, b);
+    }
+}
+
+INLINE void interleave(word *x, word *y)
+{
+    const word a = *x, b = *y;
+    *x = vzip1q_u32(a, b);
+    *y = vzip2q_u32(a, b);
+}
+
+INLINE void deinterleave(word *x, word *y)
+{
+    const word a = *x, b = *y;
+    *x = vuzp1q_u32(a, b);
+    *y = vuzp2q_u32(a, b);
+}
+
 #else
 
 enum { LANES = 1, LOG2_LANES = 0 };
@@ -199,6 +295,8 @@ INLINE word gather(const u32 *a, const u32 *at) { return a[*at]; }
 INLINE word plus(word a, word b) { return a + b; }
 INLINE word minus(word a, word b) { return a - b; }
 INLINE word least(word a, word b) { return least1(a, b); }
+INLINE word differ(word a, word b) { return a ^ b; }
+#define ROTATED(a, by) ((a) << (by) | (a) >> (32 - (by)))
 INLINE word impulse(i64 c, i64 at, u32 x) { return c == at ? x : 0; }
 
 #endif
@@ -209,6 +307,12 @@ INLINE word product_(word a, word b, word p, word p_inv, int both)
 #if !HAS_WIDE
     (void)both;
     return product1(a, b, p, p_inv);
+#elif defined(__ARM_NEON)
+    (void)both; /* there are products of neighbours, and low halves come without the rest */
+    const word m = vmulq_u32(vmulq_u32(a, b), p_inv);
+    const uint64x2_t left = vmull_u32(vget_low_u32(a), vget_low_u32(b)), right = vmull_high_u32(a, b);
+    const uint64x2_t left_m = vmull_u32(vget_low_u32(m), vget_low_u32(p)), right_m = vmull_high_u32(m, p);
+    return minus(vuzp2q_u32(WHOLE(left), WHOLE(right)), vuzp2q_u32(WHOLE(left_m), WHOLE(right_m)));
 #else
     const wide even = times(a, b), odds = times(odd(a), both ? b : odd(b));
     const wide even_m = times(even, p_inv), odds_m = times(odds, p_inv);
