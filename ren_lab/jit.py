@@ -5,6 +5,7 @@ together and keeps the program under a key. A later call with the same key binds
 function is not entered.
 """
 
+import dataclasses
 import functools
 import inspect
 import itertools
@@ -239,6 +240,8 @@ class Jit:
         started: list[Any] = []
         if emit is not None:
             emit(JitCalled(_name(self.fn), False, why))
+        if self.prune:  # a transform that can be done once must not be part of a kernel that runs every time
+            options = dataclasses.replace(options, fuse_transforms=False)
         program, canonical = compile_sink(sink, options, _listen(started, emit))
 
         sources = {storage(node): number for node, number in numbers.items() if not is_const(node)}
@@ -331,7 +334,7 @@ def _prune(program: Program, inputs: set[BufferId], held: dict[Node, Node]) -> P
     rest: list[ScheduledKernel] = []
     for item in program.schedule.items:
         if reached.intersection(item.inputs):
-            reached.add(item.output)
+            reached.update(item.outputs)
             rest.append(item)
         else:
             once.append(item)
@@ -339,7 +342,7 @@ def _prune(program: Program, inputs: set[BufferId], held: dict[Node, Node]) -> P
         return program
     graph, becomes = program.schedule.graph, program.schedule.becomes
     wanted = {ident for item in rest for ident in item.inputs} | set(outputs(program.schedule))
-    kept = [item.output for item in once if item.output in wanted and item.kind != "view"]
+    kept = [ident for item in once for ident in item.outputs if ident in wanted and item.kind != "view"]
     kept += [item.inputs[0] for item in once if item.kind == "view" and item.inputs[0] not in kept]
     setup = Schedule(tuple(once), tuple(buffer(ident) for ident in kept), graph)
     first = make_exec_units(setup, plan_memory(setup))

@@ -18,10 +18,12 @@ class Options:
     """Settings of one realization.
 
     Attributes:
-        device: default device of new polynomials; None for `cpu` where a compiler is found, else `python` (environment: `REN_DEVICE`).
+        device: default device of new polynomials; None for `cpu` where a compiler is found, else `python` (`REN_DEVICE`).
         verify: check after every pass what the pass promises (`REN_VERIFY=1`); slower, for tests and for suspicion.
         source_lines: remember the user's source line of each operation (`REN_SOURCE_LINES=0` turns it off).
         max_kernel_loads: most buffer loads that one fused kernel may hold, at least 2.
+        fuse_transforms: let the kernel that uses up the NTT of a lift compute it, row by row; False gives each transform a kernel
+            and a buffer of its own.
         schedule_cache_size: how many compiled schedules are kept, least recently used first to go; 0 keeps none.
         threads: how many threads native kernels use, at least 1; all cores if None (`REN_THREADS`).
         cc: the C compiler for native kernels, or None to look for one (`CC`).
@@ -32,6 +34,7 @@ class Options:
     verify: bool = False
     source_lines: bool = True
     max_kernel_loads: int = 32
+    fuse_transforms: bool = True
     schedule_cache_size: int = 256
     threads: int | None = None
     cc: str | None = None
@@ -48,7 +51,7 @@ class Options:
     @property
     def compile_key(self) -> tuple[object, ...]:
         """The part that changes what the passes produce."""
-        return (self.max_kernel_loads,)
+        return (self.max_kernel_loads, self.fuse_transforms)
 
 
 def _number(text: str | None, name: str) -> int | None:

@@ -10,6 +10,7 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 
@@ -52,12 +53,17 @@ class Shape:
     def build(self, leaves: Iterator[Any]) -> Any:
         """A copy of the container with its leaves taken from `leaves`, in the order of `flatten`."""
         values = [part.build(leaves) if isinstance(part, Shape) else next(leaves) for part in self.parts]
+        if _kind_of(self.kind)[0] == "dataclass":  # all that it holds is among the parts
+            whole: Any = object.__new__(self.kind)
+            for name, value in zip(self.names, values):
+                object.__setattr__(whole, name.name, value)  # of frozen ones too
+            return whole
+        made: Any
         held = [(n, v) for n, v in zip(self.names, values, strict=True) if not isinstance(n, Attribute)]
         items = [value for _, value in held]
-        made: Any
         if issubclass(self.kind, tuple):
             made = self.kind(*items) if hasattr(self.kind, "_fields") else self.kind(items)
-        elif issubclass(self.kind, list | deque | dict):
+        else:
             made = copy.copy(self.original)
             if isinstance(made, list):
                 made[:] = items
@@ -66,11 +72,9 @@ class Shape:
                 made.extend(items)
             else:
                 made.update(held)
-        else:
-            made = copy.copy(self.original)
         for name, value in zip(self.names, values, strict=True):
             if isinstance(name, Attribute):
-                object.__setattr__(made, name.name, value)  # of frozen dataclasses too
+                object.__setattr__(made, name.name, value)
         return made
 
     def without_originals(self) -> "Shape":
@@ -85,18 +89,40 @@ class Attribute(NamedTuple):
     name: str
 
 
+_ABSENT = object()  # a field that was never set
+
+
+@lru_cache(maxsize=1024)
+def _kind_of(kind: type) -> tuple[str, tuple[Attribute, ...]]:
+    """How a value of a type is walked, and its attributes where it is a dataclass."""
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return "named", ()
+    if issubclass(kind, list | tuple | deque):
+        return "sequence", ()
+    if issubclass(kind, dict):
+        return "mapping", ()
+    if dataclasses.is_dataclass(kind):
+        return "dataclass", tuple(Attribute(field.name) for field in dataclasses.fields(kind))
+    return "leaf", ()
+
+
 def _parts(value: Any) -> tuple[tuple[Any, ...], list[Any], Callable[[Any], str]] | None:
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        names, values = tuple(value._fields), list(value)
-    elif isinstance(value, list | tuple | deque):
-        names, values = tuple(range(len(value))), list(value)
-    elif isinstance(value, dict):
-        names, values = tuple(value), list(value.values())
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [f.name for f in dataclasses.fields(value) if hasattr(value, f.name)]
-        names, values = tuple(map(Attribute, fields)), [getattr(value, name) for name in fields]
-    else:
+    of: type = type(value)
+    kind, attributes = _kind_of(of)
+    names: tuple[Any, ...]
+    if kind == "leaf":
         return None
+    if kind == "dataclass":
+        names, values = attributes, [getattr(value, name, _ABSENT) for (name,) in attributes]
+        if any(v is _ABSENT for v in values):
+            names = tuple(n for n, v in zip(names, values, strict=True) if v is not _ABSENT)
+            values = [v for v in values if v is not _ABSENT]
+    elif kind == "named":
+        names, values = tuple(value._fields), list(value)
+    elif kind == "sequence":
+        names, values = tuple(range(len(value))), list(value)
+    else:
+        names, values = tuple(value), list(value.values())
     # what a container carries besides its items or fields can decide about a computation, too
     more = [n for n in getattr(value, "__dict__", {}) if Attribute(n) not in names]
     if more:

@@ -39,7 +39,7 @@ class Backend(Protocol):
         """The words of a storage from element `offset` on, without copying."""
 
     def compile(self, ast: Node) -> Runner:
-        """The program of a kernel: called with one storage per slot, output first."""
+        """The program of a kernel: called with one storage per slot, outputs first."""
 
     def source(self, ast: Node) -> str:
         """The text of that program, for people."""

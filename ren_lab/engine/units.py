@@ -31,7 +31,7 @@ def _live_ranges(schedule: Schedule) -> dict[BufferId, tuple[int, int]]:
     base_of: dict[BufferId, BufferId] = {}
     for position, item in enumerate(schedule.items):
         if item.kind == "view":
-            base_of[item.output] = item.inputs[0]
+            base_of[item.outputs[0]] = item.inputs[0]
         for ident in item.buffers:
             for touched in (ident, base_of.get(ident)):
                 if touched is not None:
@@ -41,7 +41,7 @@ def _live_ranges(schedule: Schedule) -> dict[BufferId, tuple[int, int]]:
 
 def outputs(schedule: Schedule) -> list[BufferId]:
     """The buffers that the schedule fills and its outputs stand on, in order, each once."""
-    written = {item.output for item in schedule.items}
+    written = {ident for item in schedule.items for ident in item.outputs}
     bases = (_base(replacement) for replacement in schedule.becomes)
     return list(dict.fromkeys(b for b in bases if b is not None and b in written))
 
@@ -52,12 +52,12 @@ def plan_memory(schedule: Schedule) -> MemoryPlan:
     Left out, each with its reason: final outputs, buffers that exist already, both ends of copies, views and their bases,
     and pinned buffers. A final output lives until the schedule ends.
     """
-    written = {item.output for item in schedule.items}
+    written = {ident for item in schedule.items for ident in item.outputs}
     kept = set(outputs(schedule))
     moved: dict[BufferId, str] = {}
     for item in schedule.items:
         if item.kind in ("copy", "view"):
-            moved.setdefault(item.output, item.kind)
+            moved.setdefault(item.outputs[0], item.kind)
             moved.setdefault(item.inputs[0], f"source of a {item.kind}")
 
     def reason(ident: BufferId) -> str | None:
@@ -82,7 +82,7 @@ class ExecUnit:
 
     Attributes:
         item: the item of the schedule that it carries out.
-        slots: the frame's places that it works on, output first.
+        slots: the frame's places that it works on, outputs first.
         call: called with their storages; for a view, gives the window of its base.
         release: places that nobody uses afterwards.
     """
@@ -137,7 +137,7 @@ def _call(item: ScheduledKernel) -> Callable[..., Any]:
 def make_exec_units(schedule: Schedule, memory: MemoryPlan) -> Program:
     """Lower every item of the schedule for its device. Kernels with the same body share one compiled program."""
     ranges = _live_ranges(schedule)
-    written = {item.output for item in schedule.items}
+    written = {ident for item in schedule.items for ident in item.outputs}
     kept = set(outputs(schedule))
     bases = [b for b in map(_base, schedule.becomes) if b is not None]  # an output may be an input as it is
     places = {ident: place for place, ident in enumerate(dict.fromkeys([*ranges, *bases]))}
@@ -179,9 +179,9 @@ def run_exec_units(program: Program, frame: list[Any], emit: Emit | None = None)
             if unit.item.kind == "view":
                 frame[slots[0]] = unit.call(frame[slots[1]])
             else:
-                if frame[slots[0]] is None:
-                    ident = unit.item.output
-                    frame[slots[0]] = backend(ident.device).allocate(ident.shape)
+                for slot, ident in zip(slots, unit.item.outputs, strict=False):
+                    if frame[slot] is None:
+                        frame[slot] = backend(ident.device).allocate(ident.shape)
                 unit.call(*[frame[s] for s in slots])
         except BaseException as error:
             error.add_note(

@@ -9,6 +9,7 @@ from ren_lab.ir.node import (
     in_domain,
     is_const,
     is_scalar,
+    join_rows,
     rebuilt,
     shape_of,
     stamp,
@@ -34,8 +35,8 @@ from ren_lab.ir.rewrite import Match, RewriteBudgetExceeded, Rule, rewrite, rule
 from ren_lab.ir.text import format_arg, parse, print_graph
 
 __all__ = [
-    "ELEMENTWISE", "Automorphism", "Axis", "Boundary", "BufferId", "Const", "DType", "KernelSpec", "LimbSelect", "Match", "Node",
-    "Op", "Random", "RewriteBudgetExceeded", "Rule", "Slot", "View", "buffer", "const", "const_value", "format_arg", "in_domain",
-    "is_const", "is_scalar", "parse", "print_graph", "rebuilt", "rewrite", "rule", "shape_of", "stamp", "storage", "substitute",
-    "transform", "watch",
+    "ELEMENTWISE", "Automorphism", "Axis", "Boundary", "BufferId", "Const", "DType", "KernelSpec", "LimbSelect", "Match",
+    "Node", "Op", "Random", "RewriteBudgetExceeded", "Rule", "Slot", "View", "buffer", "const", "const_value", "format_arg",
+    "in_domain", "is_const", "is_scalar", "join_rows", "parse", "print_graph", "rebuilt", "rewrite", "rule", "shape_of",
+    "stamp", "storage", "substitute", "transform", "watch",
 ]  # fmt: skip

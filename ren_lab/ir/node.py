@@ -19,11 +19,19 @@ Origin = tuple[str, int]  # the user's file and line
 
 @dataclass(frozen=True, slots=True)
 class KernelSpec:
-    """Argument of a KERNEL node: its name, kind and body. `ast` is a STORE over SLOT parameters; slot 0 is the output."""
+    """Argument of a KERNEL node: its name, kind and body.
+
+    `ast` is a STORE over SLOT parameters, slot 0 the output; or a GROUP of them, whose outputs are the first slots.
+    """
 
     name: str
     kind: str
     ast: "Node"
+
+    @property
+    def outputs(self) -> int:
+        """How many of the KERNEL's sources are outputs; they come first."""
+        return len(self.ast.src) if self.ast.op is Op.GROUP else 1
 
 
 class Node:
@@ -223,9 +231,11 @@ _TYPING: dict[Op, Callable[[tuple[Node, ...], Any], _Type]] = {
     Op.AUTOMORPHISM: _in_domain(Domain.NTT),
     Op.PERMUTE: _permute,
     Op.BASE_CONVERT: lambda src, arg: (arg, Domain.COEFF, src[0].device),
+    Op.JOIN: lambda src, arg: (arg, src[0].domain, src[0].device),
     Op.COPY: lambda src, arg: (src[0].ring, src[0].domain, arg),
     Op.SINK: _untyped,
     Op.STORE: _untyped,
+    Op.GROUP: _untyped,
     Op.WHERE: lambda src, arg: (src[1].ring, src[1].domain, src[1].device),
     Op.BUFFERIZE: lambda src, arg: (src[0].ring, src[0].domain, arg.device),
     Op.INDEX: _untyped,
@@ -303,6 +313,17 @@ def shape_of(node: Node) -> tuple[int, int]:
     while node.op in (Op.AFTER, Op.COPY, Op.BUFFERIZE, Op.CONTIGUOUS):
         node = node.src[0]
     return node.arg.shape
+
+
+def join_rows(node: Node) -> list[list[tuple[int, int]]]:
+    """For each operand of a JOIN, the limbs of the result that it gives: (limb of the result, limb of the operand)."""
+    assert node.ring is not None
+    rows: list[list[tuple[int, int]]] = [[] for _ in node.src]
+    rings = [source.ring for source in node.src]
+    for limb, p in enumerate(node.ring.moduli):
+        number = next(i for i, ring in enumerate(rings) if ring is not None and p in ring.moduli)
+        rows[number].append((limb, rings[number].moduli.index(p)))  # type: ignore[union-attr]
+    return rows
 
 
 def watch(node: Node, user: Any) -> None:

@@ -20,6 +20,7 @@ class Op(IntEnum):
     SUB = auto()  # (a, b)
     MUL = auto()  # (a, b)
     NEG = auto()  # (a)
+    DOT = auto()  # (a, b, c, d …): a*b + c*d + …, reduced once
     NTT = auto()  # (a)
     INTT = auto()  # (a)
     TO_RING = auto()  # (a), RingSpec
@@ -29,6 +30,7 @@ class Op(IntEnum):
     AUTOMORPHISM = auto()  # (a), Galois element
     PERMUTE = auto()  # (a polynomial or an index), Automorphism | LimbSelect
     BASE_CONVERT = auto()  # (a), RingSpec: the centred lift
+    JOIN = auto()  # (a, b …), RingSpec: each limb from the first operand that has it
     COPY = auto()  # (a), device
     CONTIGUOUS = auto()  # (a), pinned: bool
     # scheduling
@@ -36,6 +38,7 @@ class Op(IntEnum):
     BUFFERIZE = auto()  # (a), Boundary
     STORE = auto()  # (buffer or INDEX, value)
     AFTER = auto()  # (buffer, what must have happened)
+    GROUP = auto()  # (STOREs that one kernel does)
     BUFFER_VIEW = auto()  # (buffer), View
     # kernels
     RESIDUES = auto()  # (), Montgomery residues, one per limb: the same value at each coefficient
@@ -46,7 +49,7 @@ class Op(IntEnum):
     INDEX = auto()  # (buffer or SLOT, limb index, coefficient index)
     LOAD = auto()  # (INDEX)
     SLOT = auto()  # (), Slot
-    KERNEL = auto()  # (output buffer, input buffers …), Kernel
+    KERNEL = auto()  # (output buffers …, input buffers …), KernelSpec
 
 
 class DType(IntEnum):
@@ -58,7 +61,7 @@ class DType(IntEnum):
     BOOL = 3  # conditions
 
 
-ELEMENTWISE = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG})
+ELEMENTWISE = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.DOT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Parameter `number` of a kernel; 0 is the output."""
+    """Parameter `number` of a kernel; the outputs come first."""
 
     number: int
     shape: tuple[int, int]

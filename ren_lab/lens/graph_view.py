@@ -407,7 +407,8 @@ def edge_kind(source: Node, target: Node) -> str:
 
     Nothing flows out of a store, nor from a buffer to the store that fills it.
     """
-    filled = target.op in (Op.STORE, Op.KERNEL, Op.AFTER) and source is target.src[0]
+    outputs = target.arg.outputs if target.op is Op.KERNEL else 1 if target.op in (Op.STORE, Op.AFTER) else 0
+    filled = source in target.src[:outputs]
     if source.dtype is DType.VOID or filled:
         return "ordering"
     if _is_index(source):

@@ -126,7 +126,7 @@ def _items_table(items: Sequence[dict[str, Any]]) -> str:
     rows = []
     for item in items:
         inputs = ", ".join(item["inputs"][:8]) + (" …" if len(item["inputs"]) > 8 else "")
-        row = [item["index"], item["name"], item["kind"], item["output"], inputs, item["device"], _lines(item["lines"])]
+        row = [item["index"], item["name"], item["kind"], ", ".join(item["outputs"]), inputs, item["device"], _lines(item["lines"])]
         if total:
             ran = item["seconds"] is not None
             row += [time_text(item["seconds"]), bar(item["seconds"] / total) if ran else "did not run"]
@@ -163,7 +163,7 @@ def kernel_html(kernel: "KernelRecord") -> str:
     """A kernel in a notebook: its graph and its program."""
     from ren_lab.lens.graph_view import graph_view
 
-    told = [kernel.kind, f"on {kernel.device}", f"writes {kernel.output.label}"]
+    told = [kernel.kind, f"on {kernel.device}", f"writes {', '.join(b.label for b in kernel.outputs)}"]
     told += [f"reads {', '.join(b.label for b in kernel.inputs[:8])}"] if kernel.inputs else []
     told += [format_seconds(kernel.seconds)] if kernel.seconds is not None else []
     told += [f"from {lines_text(kernel.lines, 12)}"] if kernel.lines else []

@@ -84,7 +84,7 @@ def trace_events(trace: "Trace") -> dict[str, Any]:
             told: dict[str, Any] = {
                 "item": unit.index,
                 "kind": unit.item.kind,
-                "writes": unit.item.output.label,
+                "writes": ", ".join(b.label for b in unit.item.outputs),
                 "seconds": seconds,
             }
             told["reads"] = ", ".join(b.label for b in unit.item.inputs[:8])

@@ -109,7 +109,7 @@ def kernel_dict(kernel: "KernelRecord") -> dict[str, Any]:
     """A kernel, without its program, which several may share."""
     return {
         "index": kernel.index, "name": kernel.name, "kind": kernel.kind, "device": kernel.device, "seconds": kernel.seconds,
-        "output": kernel.output.label, "inputs": [b.label for b in kernel.inputs], "lines": lines_list(kernel.lines),
+        "outputs": [b.label for b in kernel.outputs], "inputs": [b.label for b in kernel.inputs], "lines": lines_list(kernel.lines),
     }  # fmt: skip
 
 
@@ -134,7 +134,7 @@ def items_list(trace: "Trace") -> list[dict[str, Any]]:
     return [
         {
             "index": unit.index, "name": unit.item.name, "kind": unit.item.kind, "device": unit.item.device,
-            "output": unit.item.output.label, "inputs": [b.label for b in unit.item.inputs], "start": unit.start,
+            "outputs": [b.label for b in unit.item.outputs], "inputs": [b.label for b in unit.item.inputs], "start": unit.start,
             "seconds": unit.seconds, "lines": lines_list(lines[unit.index]),
         }
         for unit in trace.units

@@ -184,19 +184,19 @@ class KernelRecord:
 
     @property
     def ast(self) -> Node:
-        """Its body: a STORE over SLOT parameters; slot 0 is the output."""
+        """Its body: a STORE over SLOT parameters, or a GROUP of them; the first slots are the outputs."""
         assert self.item.ast is not None
         return self.item.ast
 
     @property
     def inputs(self) -> tuple[BufferId, ...]:
-        """The buffers that it reads, slot 1 first."""
+        """The buffers that it reads, in the order of their slots."""
         return self.item.inputs
 
     @property
-    def output(self) -> BufferId:
-        """The buffer that it fills."""
-        return self.item.output
+    def outputs(self) -> tuple[BufferId, ...]:
+        """The buffers that it fills: one, or one for each STORE of a GROUP."""
+        return self.item.outputs
 
     @cached_property
     def source(self) -> str:

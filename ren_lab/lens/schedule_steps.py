@@ -138,7 +138,7 @@ class ScheduleSteps:
         item = self._items[step]
         told = f"Item {step} of {self.count}, {item.name}"
         reads = ", ".join(b.label for b in item.inputs[:4]) + (", …" if len(item.inputs) > 4 else "")
-        told += f": fills {item.output.label}" + (f" from {reads}" if reads else "")
+        told += f": fills {' and '.join(b.label for b in item.outputs)}" + (f" from {reads}" if reads else "")
         seconds = self._seconds[step]
         if seconds is not None:
             total = sum(s for s in self._seconds if s is not None)
@@ -154,7 +154,7 @@ class ScheduleSteps:
     def _rows(self, index: int) -> list[tuple[str, str]]:
         item = self._items[index]
         rows = [("kind", item.kind if item.ast is not None else f"{item.kind}, a light item"), ("device", item.device)]
-        rows.append(("writes", f"{item.output.label}, {format_bytes(item.output.nbytes)}"))
+        rows += [("writes", f"{b.label}, {format_bytes(b.nbytes)}") for b in item.outputs]
         rows += [("reads", f"{b.label}, {format_bytes(b.nbytes)}") for b in dict.fromkeys(item.inputs)][:_BUFFERS_TOLD]
         seconds = self._seconds[index]
         if seconds is not None:
@@ -189,7 +189,7 @@ class ScheduleSteps:
             patch.setdefault(self._home[f"item{index}"], {"class": "done"})
         for row in self._live(step):
             patch[f"arena-{row['name']}"] = {"class": "live"}
-        for buffer, what in (*((read, "reads") for read in item.inputs), (item.output, "writes")):
+        for buffer, what in (*((read, "reads") for read in item.inputs), *((filled, "writes") for filled in item.outputs)):
             patch[self._vertex(buffer.label)] = {"class": what}
             if f"arena-{buffer.label}" in patch:
                 patch[f"arena-{buffer.label}"] = {"class": f"live {what}"}

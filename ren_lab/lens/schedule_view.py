@@ -50,7 +50,7 @@ def schedule_graph(
     known = [time for time in times if time is not None]
     total = sum(known)
 
-    written = {item.output: index for index, item in enumerate(items)}
+    written = {ident: index for index, item in enumerate(items) for ident in item.outputs}
     read = {ident for item in items for ident in item.inputs}
     kept = set(_outputs(schedule))
     domains = buffer_domains(schedule)
@@ -66,9 +66,10 @@ def schedule_graph(
             crosses = ident.device != item.device
             source = f"item{written[ident]}" if ident in written else _buffer_key(ident)
             edges.append(Edge(source, f"item{index}", "device" if crosses else "data", _buffer_text(ident)))
-        if item.output in kept or item.output not in read:
-            ends.append(_buffer_vertex(item.output, "output", domains))
-            edges.append(Edge(f"item{index}", _buffer_key(item.output), label=theme.format_bytes(item.output.nbytes)))
+        for filled in item.outputs:
+            if filled in kept or filled not in read:
+                ends.append(_buffer_vertex(filled, "output", domains))
+                edges.append(Edge(f"item{index}", _buffer_key(filled), label=theme.format_bytes(filled.nbytes)))
 
     title = _title(items, known)
     count = len(vertices) + len(ends)
@@ -93,7 +94,7 @@ def buffer_domains(schedule: Schedule) -> dict[str, Domain]:
                 domains.setdefault(item.buffers[number].label, domain)
     for item in schedule.items:  # copies and views hold what their source holds
         if item.ast is None:
-            source, output = item.inputs[0].label, item.output.label
+            source, output = item.inputs[0].label, item.outputs[0].label
             if source in domains:
                 domains.setdefault(output, domains[source])
             elif output in domains:
@@ -113,7 +114,7 @@ def _slot_domains(ast: Node) -> dict[int, Domain]:
             if slot.op is Op.SLOT:
                 found.setdefault(slot.arg.number, node.domain)
         elif node.op is Op.STORE and node.src[1].domain is not None:
-            found[0] = node.src[1].domain
+            found[node.src[0].src[0].arg.number] = node.src[1].domain
     return found
 
 
@@ -157,7 +158,8 @@ def _buffer_vertex(ident: BufferId, what: str, domains: Mapping[str, Domain]) ->
 
 def _item_vertex(index: int, item: ScheduledKernel, seconds: float | None, total: float, origins: Sequence[Origin]) -> Vertex:
     second = item.name
-    details = [f"{'light item' if item.ast is None else 'kernel'} on {item.device}", f"fills {_buffer_text(item.output)}"]
+    details = [f"{'light item' if item.ast is None else 'kernel'} on {item.device}"]
+    details.extend(f"fills {_buffer_text(ident)}" for ident in item.outputs)
     details.extend(f"reads {_buffer_text(ident)}" for ident in dict.fromkeys(item.inputs))
     if item.view is not None:
         first = item.view.offset // item.view.shape[1]

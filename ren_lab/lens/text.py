@@ -108,7 +108,7 @@ def buffers_text(item: ScheduledKernel) -> str:
         told = ", ".join(b.label for b in buffers[:4])
         return f"{told} and {len(buffers) - 4} more" if len(buffers) > 4 else told
 
-    return f"{item.output.label} ← {names(item.inputs)}" if item.inputs else item.output.label
+    return f"{names(item.outputs)} ← {names(item.inputs)}" if item.inputs else names(item.outputs)
 
 
 def schedule_headline(items: Sequence[ScheduledKernel]) -> str:

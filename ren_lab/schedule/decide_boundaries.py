@@ -13,7 +13,7 @@ from ren_lab.options import Options
 from ren_lab.schedule.passes import Invariant, Pass, is_subset, limb_select
 
 _OPERATION_COST = 0.25
-_FUSIBLE = ELEMENTWISE | {Op.AUTOMORPHISM}
+_FUSIBLE = ELEMENTWISE | {Op.AUTOMORPHISM, Op.JOIN}
 _REASON = {
     Op.NTT: "transform", Op.INTT: "transform", Op.TO_RNS: "conversion", Op.RESCALE: "conversion", Op.COPY: "copy",
 }  # fmt: skip
@@ -56,6 +56,9 @@ def _forced(order: list[Node], sink: Node) -> dict[Node, Boundary]:
             need(node, "random draw")
         elif node.op is Op.PERMUTE:
             need(node.src[0], "limbs put elsewhere")
+        elif node.op is Op.JOIN:
+            for part in node.src:
+                need(part.src[0] if part.op is Op.TO_RING and is_subset(part) else part, "limbs put together")
     views = [o for o in sink.src if is_view(o) and not is_const(o.src[0])]
     for output in sink.src:
         if output.op is not Op.CONTIGUOUS and output not in views:
@@ -80,6 +83,9 @@ def boundaries(graph: Node, options: Options) -> dict[Node, Boundary]:
     for node in order:
         if storage(node) is not None or node.op is Op.SINK:
             loads[node] = operations[node] = 0
+            continue
+        if node.op is Op.JOIN:  # each element is one of the operands'
+            loads[node], operations[node] = 1, 0
             continue
         total = sum(map(seen, node.src))
         while total > options.max_kernel_loads:

@@ -1,6 +1,6 @@
-"""Pass 8, `lower_automorphisms`: automorphisms are index maps; conversions and rescaling are explicit arithmetic."""
+"""Pass 8, `lower_automorphisms`: automorphisms are index maps; conversions, rescaling and reductions are explicit arithmetic."""
 
-from ren_lab.ir import Automorphism, DType, Match, Node, Op, rule
+from ren_lab.ir import Automorphism, DType, Match, Node, Op, is_scalar, rule
 from ren_lab.ring import RingSpec
 from ren_lab.schedule.passes import Pass, is_subset, like, restrict, without_ops
 
@@ -29,8 +29,33 @@ def rescaling(node: Node, match: Match) -> Node | None:
     return Node(Op.MUL, DType.U32, (difference, like(node, pow(dropped.q, -1, kept.q))))
 
 
+_MOST_PRODUCTS = 16  # of one sum: what 64 bits hold of products below 2^60
+
+
+def _products(node: Node, match: Match) -> tuple[Node, ...] | None:
+    """The factors of a sum of products that nobody else uses."""
+    if match.uses(node) > 1:
+        return None
+    if node.op is Op.DOT or node.op is Op.MUL and not any(map(is_scalar, node.src)):
+        return node.src
+    return None
+
+
+@rule(Op.ADD)
+def sum_of_products(node: Node, match: Match) -> Node | None:
+    """a*b + c*d -> dot(a, b, c, d), which is reduced once;  dot(a, b, …) + c*d -> dot(a, b, …, c, d)"""
+    factors: tuple[Node, ...] = ()
+    for source in node.src:
+        found = _products(source, match)
+        if found is None or len(factors) + len(found) > 2 * _MOST_PRODUCTS:
+            return None
+        factors += found
+    return Node(Op.DOT, DType.U32, factors)
+
+
 PASS = Pass(
     "lower_automorphisms",
-    rules=(permutation, base_conversion, rescaling),
+    rules=(permutation, base_conversion, rescaling, sum_of_products),
+    count_uses=True,
     gives=(without_ops(Op.AUTOMORPHISM, Op.RESCALE),),
 )

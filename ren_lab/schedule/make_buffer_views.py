@@ -1,6 +1,7 @@
 """Pass 10, `make_buffer_views`: a TO_RING that selects limbs is a window of a buffer, or sinks into its consumer's loads."""
 
 from ren_lab.ir import ELEMENTWISE, Automorphism, DType, LimbSelect, Match, Node, Op, rule, storage
+from ren_lab.ring import RingSpec
 from ren_lab.schedule.build_becomes_map import view_of
 from ren_lab.schedule.passes import Pass, limb_select, restrict, without_ops
 
@@ -23,7 +24,7 @@ def window(node: Node, match: Match) -> Node | None:
 
 @rule(Op.TO_RING)
 def select_operands(node: Node, match: Match) -> Node | None:
-    """f(a, b)|S -> f(a|S, b|S);  base_convert(a, R)|S -> base_convert(a, S)"""
+    """f(a, b)|S -> f(a|S, b|S);  base_convert(a, R)|S -> base_convert(a, S);  join(a, b)|S -> join(a|S, b|S)"""
     a, ring = node.src[0], node.arg
     if a.op in ELEMENTWISE or a.op is Op.PERMUTE and isinstance(a.arg, Automorphism):
         return a.with_src(tuple(restrict(s, ring) for s in a.src))
@@ -35,6 +36,15 @@ def select_operands(node: Node, match: Match) -> Node | None:
         return restrict(a.src[0], ring)
     if a.op is Op.BASE_CONVERT:
         return Node(Op.BASE_CONVERT, DType.U32, a.src, ring)
+    if a.op is Op.JOIN:
+        left, parts = ring.moduli, []
+        for part in a.src:
+            assert part.ring is not None
+            taken = tuple(p for p in left if p in part.ring.moduli)
+            left = tuple(p for p in left if p not in taken)
+            if taken:
+                parts.append(restrict(part, RingSpec(ring.n, taken)))
+        return parts[0] if len(parts) == 1 else Node(Op.JOIN, DType.U32, tuple(parts), ring)
     return None
 
 

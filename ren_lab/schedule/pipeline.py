@@ -49,8 +49,8 @@ class ScheduledKernel:
     Attributes:
         kind: "ntt", "intt", "to_rns", "convert", "random", "elementwise", or the light ones "copy" and "view".
         name: what it does and on how much, as "mul_add_3x8192".
-        buffers: the output first, then the inputs. A view has its base as its only input.
-        ast: the body of a kernel, a STORE over SLOT nodes; None for light items.
+        buffers: the outputs first, then the inputs. A view has its base as its only input.
+        ast: the body of a kernel, a STORE over SLOT nodes or a GROUP of them; None for light items.
         view: the window of a view item.
         node: the node of the final graph.
     """
@@ -64,12 +64,17 @@ class ScheduledKernel:
     view: View | None = None
 
     @property
-    def output(self) -> BufferId:
-        return self.buffers[0]
+    def outputs(self) -> tuple[BufferId, ...]:
+        """What it fills: one buffer, or one per STORE of a GROUP."""
+        return self.buffers[: self._filled]
 
     @property
     def inputs(self) -> tuple[BufferId, ...]:
-        return self.buffers[1:]
+        return self.buffers[self._filled :]
+
+    @property
+    def _filled(self) -> int:
+        return len(self.ast.src) if self.ast is not None and self.ast.op is Op.GROUP else 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,24 @@ def transform_of_selection(node: Node, match: Match) -> Node | None:
     return restrict(transform(node.op, restrict(base, max(wider, key=lambda r: r.limbs))), node.ring)
 
 
+@rule(Op.NTT)
+def transform_of_lift(node: Node, match: Match) -> Node | None:
+    """NTT(to_ring(INTT(a), R)) -> join(a|S, NTT(to_ring(INTT(a), R - S))) where S are the moduli of R that a has"""
+    lifted = node.src[0]
+    if lifted.op is not Op.TO_RING or is_subset(lifted) or lifted.src[0].op is not Op.INTT:
+        return None
+    coefficients, ring = lifted.src[0], lifted.arg
+    a = coefficients.src[0]
+    assert a.ring is not None
+    known = set(a.ring.moduli)
+    kept = tuple(p for p in ring.moduli if p in known)
+    if not kept:
+        return None
+    rest = Node(Op.TO_RING, DType.U32, (coefficients,), ring.without(kept))
+    at_hand = restrict(a, RingSpec(ring.n, kept))
+    return Node(Op.JOIN, DType.U32, (at_hand, Node(Op.NTT, DType.U32, (rest,))), ring)
+
+
 @rule(Op.NTT, Op.INTT)
 def transform_of_known(node: Node, match: Match) -> Node | None:
     """T(a*c + b - d) -> T(a)*c + T(b) - d where T(a) and T(b) are computed anyway"""
@@ -126,6 +144,7 @@ PASS = Pass(
         transform_of_multiple,
         transform_of_sum,
         transform_of_selection,
+        transform_of_lift,
         transform_of_known,
         sum_of_transforms,
     ),

@@ -43,7 +43,8 @@ def test_numpy_where_none_works_with_one_warning_at_the_users_line() -> None:
     first, *warned = _run(CC="/nowhere/cc")
     assert first == "python python [3, 6, 0]"
     assert len(warned) == 1
-    assert warned[0].startswith("UserWarning <string> kernels run on NumPy: the compiler '/nowhere/cc' that CC names does not run; ")
+    said = "kernels run on NumPy: the compiler '/nowhere/cc' that CC names does not run; "
+    assert warned[0].startswith(f"UserWarning <string> {said}")
     assert "install gcc or clang" in warned[0]
 
 

@@ -116,7 +116,7 @@ def test_what_the_plan_leaves_out_is_released_after_its_last_use() -> None:
     far = ((a * 3).to("python:1") * 5).to("python") + 1
     program = compiled(far)
     released = {place for unit in program.units for place in unit.release}
-    copies = [program.places[u.item.output] for u in program.units if u.item.kind == "copy"]
+    copies = [program.places[u.item.outputs[0]] for u in program.units if u.item.kind == "copy"]
     assert set(copies) <= released
     assert far.tolist() == (a * 15 + 1).tolist()
 

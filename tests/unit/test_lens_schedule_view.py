@@ -46,7 +46,7 @@ def test_items_are_vertices_and_buffers_are_edges():
     items = {v.key: v for v in view.vertices if v.key.startswith("item")}
     assert [v.op for v in items.values()] == [f"{i} {item.kind}" for i, item in enumerate(made.items)]
     assert [v.second for v in items.values()] == [item.name for item in made.items]
-    writer = {item.output: f"item{i}" for i, item in enumerate(made.items)}
+    writer = {ident: f"item{i}" for i, item in enumerate(made.items) for ident in item.outputs}
     wanted = {
         (writer.get(ident, f"buffer-{ident.label}"), f"item{i}", f"{ident.label} · 12 KiB")
         for i, item in enumerate(made.items)
@@ -132,7 +132,7 @@ def test_domains_of_buffers():
     for index, item in enumerate(made.items):
         wanted = {"to_rns": Domain.COEFF, "ntt": Domain.NTT, "intt": Domain.COEFF}.get(item.kind)
         if wanted is not None:
-            assert domains[item.output.label] is wanted, (index, item.name)
+            assert domains[item.outputs[0].label] is wanted, (index, item.name)
     assert domains["b"] is Domain.NTT and domains["a"] is Domain.COEFF and "w" not in domains
     assert [domains[f"out{i}"] for i in range(2)] == [Domain.NTT, Domain.COEFF]
 

@@ -51,7 +51,7 @@ def test_a_sum_with_a_lifted_multiple_is_rescaled_at_once():
         exact = oracle.rescale(oracle.centred(added * v + o, ring.q), 17 * 193)
         assert min((c - exact) % got.ring.q, (exact - c) % got.ring.q) <= 1
     items = (b + a.to_ring(ring) * added).rescale((17, 193)).explain().schedule
-    assert [i.output.shape[0] for i in items if i.kind == "convert"] == [2]
+    assert [i.outputs[0].shape[0] for i in items if i.kind == "convert"] == [2]
 
 
 def test_other_factors_still_lift():

@@ -44,7 +44,7 @@ def test_each_item_shows_what_lives_and_what_it_touches(trace, steps):
     drawn = set(re.findall(r'data-key="([^"]*)"', pictures))
     for step, item in enumerate(trace.schedule):
         patch = steps.frame(step)["patch"]
-        assert set(patch) - drawn <= {f"buffer-{b.label}" for b in (*item.inputs, item.output)}  # those between items are edges
+        assert set(patch) - drawn <= {f"buffer-{b.label}" for b in (*item.inputs, *item.outputs)}  # those between items are edges
         live = {key for key, change in patch.items() if key.startswith("arena-") and "live" in change.get("class", "")}
         expected = {f"arena-{b.name}" for b in trace.memory.plan.planned if b.first <= step <= b.last}
         assert expected <= live
@@ -60,7 +60,7 @@ def test_a_frame_tells_buffers_time_lines_and_source(trace, steps):
     rows = [tuple(row) for row in frame["sections"][0]["rows"]]
     names = [name for name, _ in rows]
     assert names.count("reads") == len(set(kernel.inputs)) and "time" in names and "lines" in names
-    assert any(value.startswith(f"{kernel.output.label}, ") for name, value in rows if name == "writes")
+    assert any(value.startswith(f"{kernel.outputs[0].label}, ") for name, value in rows if name == "writes")
     assert {"title": "Source", "text": kernel.source} in frame["sections"]
     assert [line for _, _, line in frame["lines"]] == str(kernel.ast).splitlines()
     assert f"Item {kernel.index} of {len(trace.schedule)}" in frame["sentence"]

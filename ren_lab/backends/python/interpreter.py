@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from ren_lab.backends.python import arith, sampling
-from ren_lab.ir import ELEMENTWISE, LimbSelect, Node, Op, shape_of
+from ren_lab.ir import ELEMENTWISE, LimbSelect, Node, Op, join_rows, shape_of
 from ren_lab.ring import automorphism_indices
 
 _BINARY: dict[Op, Callable[..., Any]] = {Op.ADD: arith.add, Op.SUB: arith.sub, Op.MUL: arith.mul}
 _ROWS: dict[Op, Callable[..., Any]] = {Op.NTT: arith.ntt, Op.INTT: arith.intt, Op.NEG: arith.neg}
-_IN_PLACE = ELEMENTWISE | {Op.NTT, Op.INTT}  # these helpers may write over their first operand
+_IN_PLACE = (ELEMENTWISE - {Op.DOT}) | {Op.NTT, Op.INTT}  # these helpers may write over their first operand
 
 
 @dataclass(slots=True)
@@ -33,8 +33,11 @@ class _Layout:
     """Lays out the steps of one kernel body."""
 
     def __init__(self, ast: Node) -> None:
-        index, self.result = ast.src
-        self.out_shape = index.src[0].arg.shape
+        stores = ast.src if ast.op is Op.GROUP else (ast,)
+        self.ast = ast
+        self.results = {store.src[1]: place for place, store in enumerate(stores)}
+        self.outputs = len(stores)
+        self.out_shape = stores[0].src[0].src[0].arg.shape
         self.slots = 1 + max((n.arg.number for n in ast.toposort() if n.op is Op.SLOT), default=0)
         self.temporaries: list[tuple[int, tuple[int, int]]] = []
         self.places = self.slots
@@ -46,13 +49,13 @@ class _Layout:
     def _body(self) -> list[Node]:
         """The values of the body, operands first; indices, conditions and typing are part of their users."""
         order = []
-        for node in self.result.toposort():
+        for node in self.ast.toposort():
             inner = node.src[0].op if node.op is Op.AS_RING else node.op
             if node.op is Op.AS_RING and inner in (Op.LOAD, Op.RANDOM, Op.RESIDUES, Op.WHERE):
                 order.append(node)
             elif node.op in ELEMENTWISE and node.ring is not None:
                 order.append(node)
-            elif node.op in (Op.NTT, Op.INTT, Op.BASE_CONVERT, Op.TO_RNS):
+            elif node.op in (Op.NTT, Op.INTT, Op.BASE_CONVERT, Op.TO_RNS, Op.JOIN):
                 order.append(node)
         return order
 
@@ -69,11 +72,11 @@ class _Layout:
         for position, node in enumerate(body):
             for source in node.src:
                 last[source] = position
-        final_in_place = self.result.op in _IN_PLACE
+        final_in_place = self.outputs == 1 and next(iter(self.results)).op in _IN_PLACE
         out_busy_until = -1  # position of the last use of the temporary that stands in the output's array
         for position, node in enumerate(body):
-            if node is self.result:
-                place = 0
+            if node in self.results:
+                place = self.results[node]
             elif node.op is Op.AS_RING and node.src[0].op in (Op.LOAD, Op.RESIDUES, Op.WHERE):
                 place = -1  # no array of its own, unless the load says otherwise
             else:
@@ -99,7 +102,9 @@ class _Layout:
         self.values[node] = _Value(place, node.op is not Op.AS_RING or node.src[0].op is Op.RANDOM)
 
     def _name(self, place: int) -> str:
-        return "out" if place == 0 else f"in{place}" if place < self.slots else f"v{place}"
+        if place < self.outputs:
+            return "out" if self.outputs == 1 else f"out{place}"
+        return f"in{place}" if place < self.slots else f"v{place}"
 
     def _at(self, node: Node) -> int:
         return self.values[node].place
@@ -119,6 +124,10 @@ class _Layout:
                 rows(v[a], ring, v[place])
 
             self._emit(node, place, step, f"{self._name(place)} = {name}({self._name(a)})  # {ring.label}")
+        elif node.op is Op.JOIN:
+            self._join(node, place)
+        elif node.op is Op.DOT:
+            self._dot(node, place)
         elif node.op is Op.BASE_CONVERT:
             a, source = self._at(node.src[0]), node.src[0].ring
             assert source is not None
@@ -135,6 +144,34 @@ class _Layout:
                 arith.to_rns(v[a], ring, v[place])
 
             self._emit(node, place, step, f"{self._name(place)} = to_rns({self._name(a)})  # {ring.label}")
+
+    def _join(self, node: Node, place: int) -> None:
+        at: list[tuple[int, slice | np.ndarray, slice | np.ndarray]] = []
+        for source, pairs in zip(node.src, join_rows(node)):
+            rows, taken = zip(*pairs)
+            at.append((self._at(source), _slice(np.array(rows)), _slice(np.array(taken))))
+
+        def step(v: list[Any]) -> None:
+            out = v[place]
+            for a, rows, taken in at:
+                out[rows] = v[a][taken]
+
+        self._emit(node, place, step, f"{self._name(place)} = join({', '.join(self._name(a) for a, _, _ in at)})")
+
+    def _dot(self, node: Node, place: int) -> None:
+        ring, at = node.ring, list(map(self._at, node.src))
+        assert ring is not None
+
+        def step(v: list[Any]) -> None:
+            out = v[place]
+            arith.mul(v[at[0]], v[at[1]], ring, out)
+            part = np.empty_like(out)
+            for a, b in zip(at[2::2], at[3::2]):
+                arith.add(out, arith.mul(v[a], v[b], ring, part), ring, out)
+
+        names = [self._name(a) for a in at]
+        text = " + ".join(f"{a} * {b}" for a, b in zip(names[::2], names[1::2]))
+        self._emit(node, place, step, f"{self._name(place)} = dot({text})")
 
     def _binary(self, node: Node, place: int) -> None:
         ring, function = node.ring, _BINARY[node.op]
@@ -222,7 +259,7 @@ class _Layout:
         source = self._name(number)
         picked = "" if whole else f"[{rows.start}:{rows.stop}]" if isinstance(rows, slice) else f"[{list(rows)}]"
         turned = "" if order is None else "[:, permutation]"
-        result_out = place == 0
+        result_out = 0 <= place < self.outputs
         if place < 0:
             place = self._new_place() if order is None else self._new_place(shape_of(node))
         if order is None:
@@ -262,6 +299,11 @@ def _rows(row: Node) -> slice | np.ndarray:
             rows = np.array(step.arg.indices)[rows]
         else:
             rows = rows + step.src[1].arg.value
+    return _slice(rows)
+
+
+def _slice(rows: np.ndarray) -> slice | np.ndarray:
+    """Rows as a slice where they stand side by side."""
     first = int(rows[0])
     if np.array_equal(rows, np.arange(first, first + len(rows))):
         return slice(first, first + len(rows))

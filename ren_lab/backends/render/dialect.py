@@ -17,6 +17,7 @@ class Dialect:
         header: what the text begins with.
         block_words: how many words of a block of columns a conversion keeps at hand.
         row_chunk: elementwise work on a row is handed out in pieces of so many coefficients.
+        row_by_row: transforms may stand in the middle of an expression: a row is transformed, then used.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Dialect:
     header: str
     block_words: int
     row_chunk: int
+    row_by_row: bool = False
 
 
-C = Dialect("C", "word", "LANES", '#include "kernel.h"\n', 1 << 14, 1 << 13)
+C = Dialect("C", "word", "LANES", '#include "kernel.h"\n', 1 << 14, 1 << 13, row_by_row=True)

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from ren_lab.backends.python.sampling import gaussian_thresholds
 from ren_lab.ring import R, RingSpec, automorphism_indices, conversion, modulus, primitive_root, root_powers, tables
 
 
@@ -18,7 +19,7 @@ class Table:
     """An array of constants, by what it holds.
 
     Attributes:
-        kind: "p", "p_inv", "words", "order", "into_y", "weight", "lift", "digits", "ntt" or "intt"; see `array`.
+        kind: "p", "p_inv", "words", "order", "into_y", "weight", "lift", "digits", "thresholds", "ntt" or "intt"; see `array`.
         key: what it is derived from.
     """
 
@@ -30,8 +31,8 @@ class Table:
 
         p, p_inv: [limbs] of a ring. words: the key itself. order: [n], the index map of a chain of automorphisms.
         into_y, weight (uint64): [k] of a conversion. lift: [limbs, k + 1], factors of its y and of its estimate.
-        digits: [limbs, count], factors of 32-bit digits. ntt, intt: one record per limb, `TRANSFORM`; its `psi` is to be
-        filled in by the backend.
+        digits: [limbs, count], factors of 32-bit digits. thresholds (uint64): of the Gaussian of a standard deviation.
+        ntt, intt: one record per limb, `TRANSFORM`; its `psi` is to be filled in by the backend.
         """
         return _array(self)
 
@@ -73,6 +74,8 @@ def _array(table: Table) -> np.ndarray:
         case "lift":
             constants = conversion(*key)  # type: ignore[misc]
             return _closed(np.concatenate([constants.hat, constants.minus_q], axis=1).copy())
+        case "thresholds":
+            return gaussian_thresholds(key)  # type: ignore[arg-type]
         case "digits":
             return _closed(_digit_factors(*key))  # type: ignore[misc]
         case "ntt" | "intt":

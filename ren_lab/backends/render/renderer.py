@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ren_lab.backends.render.dialect import Dialect
 from ren_lab.backends.render.parameters import Parameters, Table, fold
 from ren_lab.backends.render.stages import CONVERSIONS, Stage, Stages, check, split, walk
-from ren_lab.ir import ELEMENTWISE, LimbSelect, Node, Op
+from ren_lab.ir import ELEMENTWISE, LimbSelect, Node, Op, join_rows, shape_of
 from ren_lab.ring import RingSpec
 
 MAX_COLUMNS = 256
@@ -55,8 +55,8 @@ def render(ast: Node, dialect: Dialect) -> Rendered:
     Raises:
         NotImplementedError: it holds something that only the interpreter knows, such as a random draw.
     """
-    stages = split(ast)
-    writer = _Writer(stages, dialect)
+    stages = split(ast, dialect.row_by_row)
+    writer = Writer(stages, dialect)
     calls = []
     for stage in stages.stages:
         calls += writer.stage(stage)
@@ -68,7 +68,7 @@ def render(ast: Node, dialect: Dialect) -> Rendered:
     )  # fmt: skip
 
 
-class _Writer:
+class Writer:
     """Writes the functions of the stages, and collects the parameters."""
 
     def __init__(self, stages: Stages, dialect: Dialect) -> None:
@@ -85,6 +85,18 @@ class _Writer:
     def words(self, kind: str, key: object, meaning: str) -> str:
         return f"words_of(k, {self.parameters.table(kind, key, meaning)})"  # type: ignore[arg-type]
 
+    def slot(self, number: int) -> str:
+        """Where a buffer is."""
+        return f"k->slot[{number}]"
+
+    def lifted(self, conversion: int, row: str) -> str:
+        """What a conversion gives at (row, c)."""
+        return f"load(lifted{conversion} + ({row} - first) * width + (c - begin))"
+
+    def at_hand(self, row: str) -> str:
+        """What stands somewhere already, at c."""
+        return f"load({row} + c)"
+
     def slot_name(self, number: int) -> str:
         return "out" if number == 0 else f"in{number}" if number < self.stages.buffers else f"held{number}"
 
@@ -95,7 +107,7 @@ class _Writer:
             if stage.transform is not None:
                 calls.append(self.rows(stage, transform_only=True))
             return calls
-        return [self.rows(stage)]
+        return [self.row_by_row(stage) if stage.rows or stage.also else self.rows(stage)]
 
     def function(self, lines: list[str], items: int, cost: int, what: str) -> str:
         name = f"KERNEL_{len(self.functions)}"
@@ -110,7 +122,7 @@ class _Writer:
         """Elementwise work on pieces of rows; or on whole rows that are transformed next."""
         ring, n, out = stage.ring, self.n, self.slot_name(stage.target)
         target = f"u32 *{out} = k->slot[{stage.target}] + j * n;"
-        expression = _Expression(self, ring, "j")
+        expression = Expression(self, ring, "j")
         lines, parts, cost, pieces, source = ["const i64 n = k->number[0];"], [], 0, 1, out
         if stage.transform is None:
             pieces = n // min(n, self.dialect.row_chunk)
@@ -135,12 +147,81 @@ class _Writer:
             lines += [f"    {line}" for line in expression.inner]
             lines += [f"    store({out} + c, {result});", "}"]
         if stage.transform is not None:
-            name = stage.transform.name.lower()
-            table = self.parameters.table(name, ring, f"constants of the {name.upper()} of each limb")
-            lines += [f"k->rt->{name}({out}, {source}, (const ren_transform *)k->table[{table}] + j);"]
+            lines += [self.transform_call(stage.transform, ring, out, source, "j")]
             cost += _TRANSFORM_COST * n * ring.limbs
             parts.append(f"{out} = {stage.transform.name}({out if source == out else expression.formula})")
         return self.function(lines, ring.limbs * pieces, cost, f"{'; '.join(parts)}, row by row")
+
+    # ---- a row, with transforms on the way
+
+    def row_by_row(self, stage: Stage) -> str:
+        """Rows are transformed into a thread's own memory and used from there."""
+        n, ring = self.n, stage.ring
+        outputs = [(stage.target, stage.value), *stage.also]
+        lines = [
+            "const i64 n = k->number[0], j = item, begin = 0, end = n;",
+            f"u32 *const scratch = k->rt->scratch({len(stage.rows)} * n);",
+        ]
+        at_hand: dict[Node, str] = {}
+        cost = 0
+        rows = {node: f"scratch + {place} * n" for place, node in enumerate(stage.rows)}
+        body = dict.fromkeys(node for _, value in outputs for node in walk(value, frozenset(), {}))
+        within = {s for node in body if node.op is Op.JOIN for s in node.src}
+        for node in body:
+            if node in rows and node not in within:
+                lines += ["{", *self.transformed(node, "j", rows[node], at_hand), "}"]
+                at_hand[node] = rows[node]
+            elif node.op is Op.JOIN and any(s in rows for s in node.src):
+                at_hand[node] = f"joined{len(at_hand)}"
+                lines += self.joined(node, at_hand[node], rows)
+        expression = Expression(self, ring, "j", at_hand=at_hand)
+        results = expression.values([value for _, value in outputs])
+        names = [self.slot_name(slot) for slot, _ in outputs]
+        lines += [f"u32 *{name} = {self.slot(slot)} + j * n;" for name, (slot, _) in zip(names, outputs)]
+        lines += [*expression.outer, f"for (i64 c = begin; c < end; c += {self.dialect.lanes}) {{"]
+        lines += [*(f"    {line}" for line in expression.inner)]
+        lines += [*(f"    store({name} + c, {result});" for name, result in zip(names, results)), "}"]
+        what = "; ".join(f"{name} = {formula}" for name, formula in zip(names, expression.formulas))
+        if stage.transform is not None:
+            lines.append(self.transform_call(stage.transform, ring, names[0], names[0], "j"))
+            what += f"; {names[0]} = {stage.transform.name}({names[0]})"
+        transforms = [shape_of(node)[0] for node in stage.rows] + [ring.limbs] * (stage.transform is not None)
+        cost = n * (len(expression.inner) * ring.limbs + _TRANSFORM_COST * sum(transforms))
+        return self.function(lines, ring.limbs, cost, f"{what}, row by row")
+
+    def transform_call(self, op: Op, ring: RingSpec, out: str, source: str, row: str) -> str:
+        """The transform of a row."""
+        name = op.name.lower()
+        table = self.parameters.table(name, ring, f"constants of the {op.name} of each limb")
+        return f"k->rt->{name}({out}, {source}, (const ren_transform *)k->table[{table}] + {row});"
+
+    def transformed(self, node: Node, row: str, out: str, at_hand: dict[Node, str]) -> list[str]:
+        """Writes the transform of what stands under it into a row of the thread's own."""
+        ring = node.ring
+        assert ring is not None
+        expression = Expression(self, ring, row, at_hand=at_hand)
+        source = expression.plain_row(node.src[0])
+        lines = []
+        if source is None:
+            result = expression.value(node.src[0])
+            lines = [f"for (i64 c = begin; c < end; c += {self.dialect.lanes}) {{", *(f"    {line}" for line in expression.inner)]
+            lines += [f"    store({out} + c, {result});", "}"]
+        return [*expression.outer, *lines, self.transform_call(node.op, ring, out, source or out, row)]
+
+    def joined(self, node: Node, name: str, rows: dict[Node, str]) -> list[str]:
+        """Finds the row of a JOIN: of a buffer, or one that is transformed now."""
+        parts, which, at = join_parts(node, self.stages.held)
+        picks = self.words("words", which, "which operand has the limb"), self.words("words", at, "its row there")
+        lines = [f"const u32 *{name};", "{", f"    const i64 i = {picks[1]}[j];", f"    switch ({picks[0]}[j]) {{"]
+        for number, (source, part) in enumerate(zip(node.src, parts)):
+            lines.append(f"    case {number}: {{" if number + 1 < len(parts) else "    default: {")
+            if part is None:
+                lines += [f"        {line}" for line in self.transformed(source, "i", rows[source], {})]
+                lines.append(f"        {name} = {rows[source]};")
+            else:
+                lines.append(f"        {name} = {self.slot(part)} + i * n;")
+            lines += ["        break;", "    }"]
+        return [*lines, "    }", "}"]
 
     # ---- a block of columns
 
@@ -171,7 +252,7 @@ class _Writer:
                 "}",
             ]
             return self.function(lines, n // width, cost, f"{out} = {self.formulas[stage.value]}, a block of columns at a time")
-        expression = _Expression(self, ring, "j", dict(zip(stage.conversions, range(len(combines)), strict=True)))
+        expression = Expression(self, ring, "j", dict(zip(stage.conversions, range(len(combines)), strict=True)))
         result = expression.value(stage.value)
         cost += len(expression.inner) * ring.limbs * n
         lines += [f"u32 lifted{i}[4 * width] __attribute__((aligned(64)));" for i in range(len(combines))]
@@ -206,7 +287,7 @@ class _Writer:
             return [f"const u32 *y{number} = k->slot[{slot}] + begin;"]
         source, target = conversion.src[0].ring, conversion.ring
         assert source is not None and target is not None
-        expression = _Expression(self, source, "i")
+        expression = Expression(self, source, "i")
         value = expression.value(conversion.src[0])
         self.formulas[conversion] = f"base_convert({expression.formula})"
         p, p_inv = expression.modulus()
@@ -251,15 +332,24 @@ class _Writer:
         )
 
 
-class _Expression:
+class Expression:
     """Elementwise work of one ring, at (row, c): what stands before the loop over c, and what stands in it."""
 
-    def __init__(self, writer: _Writer, ring: RingSpec, row: str, lifted: dict[Node, int] | None = None) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        ring: RingSpec,
+        row: str,
+        lifted: dict[Node, int] | None = None,
+        at_hand: dict[Node, str] | None = None,
+    ) -> None:
         self.writer, self.ring, self.row = writer, ring, row
         self.lifted = lifted or {}
+        self.at_hand = at_hand or {}  # rows that stand somewhere already
         self.outer: list[str] = []
         self.inner: list[str] = []
         self.formula = ""
+        self.formulas: list[str] = []
         self._moduli: dict[str, str] = {}
 
     def modulus(self) -> tuple[str, str]:
@@ -275,28 +365,36 @@ class _Expression:
 
     def value(self, root: Node) -> str:
         """Writes the expression; gives the name of its value."""
+        return self.values([root])[0]
+
+    def values(self, roots: list[Node]) -> list[str]:
+        """Writes expressions that share what they have in common; gives the names of their values."""
         names: dict[Node, str] = {}
         formulas: dict[Node, str] = {}
-        for node in walk(root, CONVERSIONS, self.writer.stages.held):
+        elsewhere = {*self.writer.stages.held, *self.at_hand}
+        for node in dict.fromkeys(node for root in roots for node in walk(root, CONVERSIONS | {Op.JOIN}, elsewhere)):
             check(node)
-            if node in self.writer.stages.held:
+            if node in self.at_hand:
+                names[node] = self._let(self.writer.at_hand(self.at_hand[node]))
+                formulas[node] = f"{node.op.name}(…)"
+            elif node in self.writer.stages.held:
                 names[node], formulas[node] = self._let(f"load({self._row(self.writer.stages.held[node])} + c)"), "held"
+            elif node.op is Op.JOIN:
+                names[node], formulas[node] = self._join(node)
             elif node in self.lifted:
                 i = self.lifted[node]
-                names[node] = self._let(f"load(lifted{i} + ({self.row} - first) * width + (c - begin))")
+                names[node] = self._let(self.writer.lifted(i, self.row))
                 formulas[node] = self.writer.formulas[node]
             elif node.op in ELEMENTWISE:
                 names[node] = self._operation(node, names)
-                sign = {Op.ADD: " + ", Op.SUB: " - ", Op.MUL: " * ", Op.NEG: ""}[node.op]
-                inner = sign.join(formulas[s] for s in node.src)
-                formulas[node] = f"({'-' if node.op is Op.NEG else ''}{inner})"
+                formulas[node] = _formula(node, [formulas[s] for s in node.src])
             else:
                 names[node], formulas[node] = self._leaf(node, len(names))
-        text = formulas[root]
-        if len(text) > 2 and root.op in ELEMENTWISE:
-            text = text[1:-1]
-        self.formula = text if len(text) <= 90 else text[:87] + "..."
-        return names[root]
+        for root in roots:
+            text = formulas[root][1:-1] if root.op in ELEMENTWISE else formulas[root]
+            self.formulas.append(text if len(text) <= 90 else text[:87] + "...")
+        self.formula = self.formulas[-1]
+        return [names[root] for root in roots]
 
     def _let(self, text: str) -> str:
         name = f"v{len(self.inner)}"
@@ -316,11 +414,13 @@ class _Expression:
 
     def _row(self, slot: int) -> str:
         name = f"a{len(self.outer)}"
-        self.outer.append(f"const u32 *{name} = k->slot[{slot}] + {self.row} * n;")
+        self.outer.append(f"const u32 *{name} = {self.writer.slot(slot)} + {self.row} * n;")
         return name
 
     def _operation(self, node: Node, names: dict[Node, str]) -> str:
         inputs = [names[s] for s in node.src]
+        if node.op is Op.DOT:
+            return self._dot(inputs)
         if node.op is Op.MUL:
             constant = [s.op is Op.AS_RING and s.src[0].op is Op.RESIDUES for s in node.src]
             if constant[0] and not constant[1]:
@@ -328,6 +428,37 @@ class _Expression:
             p, p_inv = self.modulus()
             return self._let(f"{'scale' if any(constant) else 'mul'}({inputs[0]}, {inputs[1]}, {p}, {p_inv})")
         return self._let(f"{node.op.name.lower()}({', '.join(inputs)}, {self._modulus('p')})")
+
+    def _dot(self, inputs: list[str]) -> str:
+        """A sum of products in 64 bits, folded as often as its bound demands and reduced once."""
+        p, p_inv = self.modulus()
+        pairs = list(zip(inputs[::2], inputs[1::2]))
+        most = max(self.ring.moduli)
+        per_fold, bits = fold(most - 1, len(pairs), most)
+        total = ""
+        for done, (a, b) in enumerate(pairs):
+            total = f"more_products({total}, {a}, {b})" if total else f"products({a}, {b})"
+            if bits and ((done + 1) % per_fold == 0 or done + 1 == len(pairs)):
+                total = f"folded_sums({total}, {p}, {bits})"
+        return self._let(f"reduced_sums({total}, {p}, {p_inv})")
+
+    def _join(self, node: Node) -> tuple[str, str]:
+        """Each row of a JOIN is a row of one of its operands: choose it once, then load."""
+        writer = self.writer
+        found, which_operand, at_row = join_parts(node, writer.stages.held)
+        parts = [slot for slot in found if slot is not None]
+        if len(parts) < len(found):
+            raise NotImplementedError("the renderer knows a JOIN with transforms only where a stage works row by row")
+        which = writer.words("words", which_operand, "which operand has the limb")
+        at = writer.words("words", at_row, "its row there")
+        elements = _join_elements(node, writer.stages.held)
+        chosen = writer.slot(parts[-1])
+        for number, slot in reversed(list(enumerate(parts[:-1]))):
+            chosen = f"{which}[{self.row}] == {number} ? {writer.slot(slot)} : {chosen}"
+        name = f"a{len(self.outer)}"
+        self.outer.append(f"const u32 *{name} = ({chosen}) + (i64){at}[{self.row}] * n;")
+        formula = f"join({', '.join(map(writer.slot_name, parts))})"
+        return self._load_permuted(name, elements, formula)
 
     def _leaf(self, node: Node, number: int) -> tuple[str, str]:
         body, writer = node.src[0], self.writer
@@ -351,21 +482,63 @@ class _Expression:
         rows = _rows(row)
         if rows == tuple(range(rows[0], rows[0] + len(rows))):
             first = writer.number(rows[0], f"first row of {formula}")
-            self.outer.append(f"const u32 *{name} = k->slot[{number}] + ({first} + {self.row}) * n;")
+            self.outer.append(f"const u32 *{name} = {writer.slot(number)} + ({first} + {self.row}) * n;")
         else:
             table = writer.words("words", rows, f"rows of {formula}")
-            self.outer.append(f"const u32 *{name} = k->slot[{number}] + (i64){table}[{self.row}] * n;")
+            self.outer.append(f"const u32 *{name} = {writer.slot(number)} + (i64){table}[{self.row}] * n;")
         return name, formula
 
     def _load(self, index: Node) -> tuple[str, str]:
         name, formula = self._load_row(index)
-        elements, writer = _elements(index.src[2]), self.writer
+        return self._load_permuted(name, _elements(index.src[2]), formula)
+
+    def _load_permuted(self, name: str, elements: tuple[int, ...], formula: str) -> tuple[str, str]:
+        """An element of a row, which is taken through the index map of automorphisms if there are any."""
+        writer = self.writer
         if not elements:
             return self._let(f"load({name} + c)"), formula
         table = writer.words("order", (writer.n, elements), f"index map of {' and '.join(f'X -> X^{g}' for g in elements)}")
         order = f"order{len(self.outer)}"
         self.outer.append(f"const u32 *{order} = {table};")
         return self._let(f"gather({name}, {order} + c)"), f"permuted {formula}"
+
+
+def join_parts(node: Node, held: dict[Node, int]) -> tuple[list[int | None], tuple[int, ...], tuple[int, ...]]:
+    """Where the rows of a JOIN are: the slot of each operand, or None for one that is computed; and for each limb its operand and
+    its row in the slot, or its limb there."""
+    parts: list[int | None] = []
+    places: dict[int, tuple[int, int]] = {}
+    for number, (source, pairs) in enumerate(zip(node.src, join_rows(node))):
+        rows: tuple[int, ...] | range = range(shape_of(source)[0])
+        if source in held:
+            parts.append(held[source])
+        elif source.op is Op.AS_RING:
+            slot, row, _ = source.src[0].src[0].src
+            parts.append(slot.arg.number)
+            rows = _rows(row)
+        else:
+            parts.append(None)
+        places |= {limb: (number, rows[taken]) for limb, taken in pairs}
+    picked = [places[limb] for limb in range(len(places))]
+    return parts, tuple(number for number, _ in picked), tuple(row for _, row in picked)
+
+
+def _join_elements(node: Node, held: dict[Node, int]) -> tuple[int, ...]:
+    """The Galois elements of the automorphisms through which the operands of a JOIN are read."""
+    found = {() if source in held else _elements(source.src[0].src[0].src[2]) for source in node.src}
+    if len(found) > 1:
+        raise NotImplementedError("the renderer does not know a JOIN whose operands are permuted differently")
+    return found.pop()
+
+
+def _formula(node: Node, parts: list[str]) -> str:
+    """What an operation computes, for people."""
+    match node.op:
+        case Op.NEG:
+            return f"(-{parts[0]})"
+        case Op.DOT:
+            return "(" + " + ".join(f"{a} * {b}" for a, b in zip(parts[::2], parts[1::2])) + ")"
+    return "(" + {Op.ADD: " + ", Op.SUB: " - ", Op.MUL: " * "}[node.op].join(parts) + ")"
 
 
 def _path(index: Node) -> tuple[Node, list[Node]]:

@@ -5,6 +5,7 @@ columns, and are part of the expression that uses them: a block of columns is co
 transform in the middle, a conversion of a conversion) is a stage of its own with a temporary buffer.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ren_lab.ir import ELEMENTWISE, Node, Op
@@ -23,12 +24,16 @@ class Stage:
         value: the expression.
         transform: NTT or INTT of the rows of `target` afterwards, or None.
         conversions: the conversions in the expression, operands first.
+        rows: transforms in the expression whose rows are used as soon as they are there, operands first.
+        also: further slots that are filled along with `target`, and their expressions.
     """
 
     target: int
     value: Node
     transform: Op | None
-    conversions: tuple[Node, ...]
+    conversions: tuple[Node, ...] = ()
+    rows: tuple[Node, ...] = ()
+    also: tuple[tuple[int, Node], ...] = ()
 
     @property
     def ring(self) -> RingSpec:
@@ -42,7 +47,7 @@ class Stages:
     """A kernel body in stages.
 
     Attributes:
-        stages: in order; the last one fills slot 0.
+        stages: in order; the last ones fill the outputs.
         shapes: of every slot: output, inputs, temporaries; rows and columns.
         held: the values that stand in temporaries, and where.
         buffers: how many slots are the caller's; the others are temporaries.
@@ -59,7 +64,7 @@ def operands(node: Node) -> tuple[Node, ...]:
     return () if node.op in (Op.AS_RING, Op.TO_RNS) else node.src
 
 
-def walk(root: Node, leaves: frozenset[Op], held: dict[Node, int]) -> list[Node]:
+def walk(root: Node, leaves: frozenset[Op], held: Collection[Node]) -> list[Node]:
     """The values of an expression, operands first; `leaves` and held values are not entered."""
     order: dict[Node, None] = {}
     stack = [root]
@@ -75,36 +80,52 @@ def walk(root: Node, leaves: frozenset[Op], held: dict[Node, int]) -> list[Node]
     return list(order)
 
 
-def split(ast: Node) -> Stages:
-    """The stages of a kernel body."""
-    index, result = ast.src
+def split(ast: Node, row_by_row: bool = False) -> Stages:
+    """The stages of a kernel body.
+
+    Args:
+        ast: a STORE or a GROUP of them.
+        row_by_row: leave transforms in the middle of expressions where there are no conversions (`Stage.rows`); otherwise each
+            is a stage of its own.
+    """
+    stores = ast.src if ast.op is Op.GROUP else (ast,)
+    results = {store.src[1]: number for number, store in enumerate(stores)}
     slots = {node.arg.number: node.arg.shape for node in ast.toposort() if node.op is Op.SLOT}
-    shapes = [slots.get(number, (0, index.src[0].arg.shape[1])) for number in range(max(slots) + 1)]
+    width = stores[0].src[0].src[0].arg.shape[1]
+    shapes = [slots.get(number, (0, width)) for number in range(max(slots) + 1)]
     buffers = len(shapes)
 
-    body = walk(result, frozenset(), {})
+    body = list(dict.fromkeys(node for result in results for node in walk(result, frozenset(), {})))
+    if row_by_row and not any(node.op in CONVERSIONS for node in body):
+        first = next(iter(results))
+        rows = tuple(node for node in body if node.op in TRANSFORMS and node not in results)
+        if first.op in TRANSFORMS:
+            stage = Stage(0, first.src[0], first.op, rows=rows)
+        else:
+            stage = Stage(0, first, None, rows=rows, also=tuple((n, r) for r, n in results.items() if n))
+        if first.op not in TRANSFORMS or len(results) == 1:
+            return Stages((stage,), tuple(shapes), {}, buffers)
     inner = {n for c in body if c.op is Op.BASE_CONVERT for n in walk(c.src[0], frozenset(), {}) if n.op in CONVERSIONS}
     held: dict[Node, int] = {}
     stages = []
     for node in body:
-        if node is not result and node.op not in TRANSFORMS and node not in inner:
+        if node not in results and node.op not in TRANSFORMS and node not in inner:
             continue
         assert node.ring is not None
-        target = 0
-        if node is not result:
-            target = len(shapes)
+        target = results.get(node, len(shapes))
+        if node not in results:
             shapes.append((node.ring.limbs, node.ring.n))
         value = node.src[0] if node.op in TRANSFORMS else node
         conversions = [n for n in walk(value, CONVERSIONS, held) if n.op in CONVERSIONS and n not in held]
         stages.append(Stage(target, value, node.op if node.op in TRANSFORMS else None, tuple(conversions)))
-        if node is not result:
+        if node not in results:
             held[node] = target
     return Stages(tuple(stages), tuple(shapes), held, buffers)
 
 
 def check(node: Node) -> None:
     """Raise for an operation that no expression knows."""
-    if node.op in ELEMENTWISE or node.op in CONVERSIONS or node.op in TRANSFORMS:
+    if node.op in ELEMENTWISE or node.op in CONVERSIONS or node.op in TRANSFORMS or node.op is Op.JOIN:
         return
     if node.op is Op.AS_RING and node.src[0].op in (Op.LOAD, Op.RESIDUES, Op.WHERE):
         return

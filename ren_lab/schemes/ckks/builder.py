@@ -23,11 +23,15 @@ def needed_log2_scale(n: int, precision_bits: float) -> float:
 
 
 def transforms_per_product(params: CKKSParams) -> int:
-    """How many single-limb transforms a relinearized and rescaled product at the highest level takes."""
+    """How many single-limb transforms a relinearized and rescaled product at the highest level takes.
+
+    Each limb is transformed back once for the digits; a lifted digit is transformed but for its own limbs, which are at hand.
+    """
     moduli, special = params.levels[-1].ring.limbs, len(params.special)
     dropped = len(params.groups[-1]) if params.groups else 0
     digits = len(params.digit_moduli(params.depth))
-    return moduli + digits * (moduli + special) + 2 * (special + dropped) + 2 * (moduli - dropped)
+    lifted = digits * (moduli + special) - moduli
+    return moduli + lifted + 2 * (special + dropped) + 2 * (moduli - dropped)
 
 
 def _scales(n: int, precision_bits: float) -> list[tuple[float, int]]:

@@ -71,22 +71,34 @@ def centered_floats(residues: np.ndarray, ring: RingSpec) -> np.ndarray:
         residues: uint32[limbs, n], in [0, p) for each modulus p of `ring`, not in Montgomery form.
         ring: its moduli.
 
-    v mod q and -v mod q are each written in mixed radix, digit by digit in exact integers (Garner, 1959); the smaller one is |v|.
+    v mod q is written in mixed radix, digit by digit in exact integers (Garner, 1959). The digits of q - 1 - (v mod q) are their
+    complements, so both candidates for |v| follow from one set of digits; the smaller one is |v|.
     """
-    positive = _mixed_radix(residues.astype(np.int64), ring)
-    negative = _mixed_radix(-residues.astype(np.int64), ring)
+    moduli = ring.moduli
+    digits = _mixed_radix(residues, moduli)
+    positive = _value(digits, moduli)
+    negative = _value([np.uint64(p - 1) - digit for digit, p in zip(digits, moduli)], moduli) + 1
     return np.where(positive <= negative, positive, -negative)
 
 
-def _mixed_radix(residues: np.ndarray, ring: RingSpec) -> np.ndarray:
-    """float64[n]: the integers in [0, q) with residues int64[limbs, n], any representatives."""
-    digits: list[np.ndarray] = []  # v = d_0 + d_1 p_0 + d_2 p_0 p_1 + ...
-    for i, p in enumerate(ring.moduli):
-        digit = residues[i] % p
-        for d, before in zip(digits, ring.moduli):  # all factors are below 2^31
-            digit = (digit - d) % p * pow(before, -1, p) % p
+def _mixed_radix(residues: np.ndarray, moduli: tuple[int, ...]) -> list[np.ndarray]:
+    """The digits d_i in [0, p_i) of the integer d_0 + d_1 p_0 + d_2 p_0 p_1 + ... in [0, q) with residues uint32[limbs, n]."""
+    digits: list[np.ndarray] = []
+    for row, p in zip(residues, moduli):
+        digit = row.astype(np.uint64)
+        for d, before in zip(digits, moduli):
+            above = -(-before // p) * p  # a multiple of p that is at least `before`, so that no difference is negative
+            digit += np.uint64(above) - d
+            digit *= np.uint64(pow(before, -1, p))  # below (2^31 + 2^32) * 2^31
+            digit -= digit // np.uint64(p) * np.uint64(p)  # a division by one number is faster than a remainder
         digits.append(digit)
+    return digits
+
+
+def _value(digits: list[np.ndarray], moduli: tuple[int, ...]) -> np.ndarray:
+    """float64[n]: what mixed-radix digits stand for."""
     value = digits[-1].astype(float)
-    for digit, p in zip(reversed(digits[:-1]), reversed(ring.moduli[:-1])):
-        value = value * p + digit
+    for digit, p in zip(reversed(digits[:-1]), reversed(moduli[:-1])):
+        value *= p
+        value += digit
     return value

@@ -10,7 +10,6 @@ precision loss in approximate homomorphic encryption", SAC 2023.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ren_lab.schemes.ckks.params import ERROR_SIGMA, CKKSParams
 from ren_lab.structure import Companion
@@ -93,13 +92,18 @@ def square(factor: float, variance: float, x: Noise) -> Noise:
 
 
 class Estimate(Companion):
-    """A `Noise` that knows how to be computed again from others: it travels with ciphertexts through jitted functions."""
+    """A `Noise` that knows how to be computed again from others: it travels with ciphertexts through jitted functions.
 
-    __slots__ = ("value", "_recipe")
+    What a replay gives is computed when somebody looks: a replay is quick, and its estimate is a formula of many steps.
+    """
+
+    __slots__ = ("_value", "_recipe", "_pending", "_waiting")
 
     def __init__(self, value: Noise, recipe: tuple[Callable[..., Noise] | None, tuple["Estimate", ...]] | None = None) -> None:
-        self.value = value
+        self._value: Noise | None = value
         self._recipe = recipe  # only below a stand-in, so that long programs keep no chains
+        self._pending: tuple[Estimate, Mapping[Companion, Companion]] | None = None  # a formula, and values for its stand-ins
+        self._waiting = 0  # how many formulas in a row wait below
 
     @classmethod
     def of(cls, function: Callable[..., Noise], *sources: "Estimate") -> "Estimate":
@@ -107,28 +111,51 @@ class Estimate(Companion):
         replayed = any(s._recipe is not None for s in sources)
         return cls(function(*[s.value for s in sources]), (function, sources) if replayed else None)
 
+    @property
+    def value(self) -> Noise:
+        """What is known."""
+        pending = self._pending
+        if self._value is None and pending is not None:  # within _MOST_WAITING calls of itself
+            self._value = _evaluated(*pending)
+            self._pending, self._waiting = None, 0
+        assert self._value is not None
+        return self._value
+
     def stand_in(self) -> "Estimate":
         """See `Companion`."""
         return Estimate(self.value, (None, ()))
 
     def given(self, values: Mapping[Companion, Companion]) -> "Estimate":
         """See `Companion`."""
-        done: dict[Any, Any] = dict(values)
-        stack = [self]
-        while stack:
-            estimate = stack[-1]
-            function, sources = estimate._recipe or (None, ())
-            pending = [s for s in sources if s not in done]
-            if estimate not in done and pending:
-                stack.extend(pending)
-                continue
-            if estimate not in done:
-                done[estimate] = estimate if function is None else Estimate.of(function, *[done[s] for s in sources])
-            stack.pop()
-        return done[self]
+        made = Estimate.__new__(Estimate)
+        made._value, made._recipe, made._pending = None, None, (self, values)
+        made._waiting = 1 + max((v._waiting for v in values.values() if isinstance(v, Estimate)), default=0)
+        if made._waiting >= _MOST_WAITING:
+            made.value  # noqa: B018
+        return made
 
     def __repr__(self) -> str:
         return f"<Estimate: values within {self.value.bound:.3g}, {self.value.precision_bits:.1f} bits of precision>"
+
+
+_MOST_WAITING = 64  # replays whose results feed one another and that nobody looked at
+
+
+def _evaluated(formula: Estimate, values: Mapping[Companion, Companion]) -> Noise:
+    """The noise that a formula gives with values in the place of its stand-ins."""
+    done: dict[Companion, Noise] = {stand_in: v.value for stand_in, v in values.items() if isinstance(v, Estimate)}
+    stack = [formula]
+    while stack:
+        estimate = stack[-1]
+        function, sources = estimate._recipe or (None, ())
+        pending = [s for s in sources if s not in done]
+        if estimate not in done and pending:
+            stack.extend(pending)
+            continue
+        if estimate not in done:
+            done[estimate] = estimate.value if function is None else function(*[done[s] for s in sources])
+        stack.pop()
+    return done[formula]
 
 
 # Variances of what the scheme adds, per coefficient. A uniform ternary secret s has 2n/3 coefficients that are not zero.

@@ -11,6 +11,60 @@ INLINE word neg(word a, word p) { return from_signed(minus(splat(0), a), p); }
 INLINE word mul(word a, word b, word p, word p_inv) { return from_signed(product_lazy(a, b, p, p_inv), p); }
 INLINE word scale(word a, word c, word p, word p_inv) { return from_signed(product_by(a, c, p, p_inv), p); } /* c: a splat */
 
+/* Sums of products of residues, 64 bits each: lanes 0, 2, … and 1, 3, … of a word. How many terms fit is the renderer's care. */
+#if HAS_WIDE
+typedef struct {
+    wide even, odds;
+} sums;
+
+INLINE sums products(word a, word b) { return (sums){times(a, b), times(odd(a), odd(b))}; }
+
+INLINE sums more_products(sums s, word a, word b)
+{
+    return (sums){plus_wide(s.even, times(a, b)), plus_wide(s.odds, times(odd(a), odd(b)))};
+}
+
+/* From below 2^(32 + bits) * p to below 2^32 * p: only the high halves are touched. */
+INLINE sums folded_sums(sums s, word p, int bits)
+{
+    for (int i = bits - 1; i >= 0; i--) {
+        wide multiple = up(p);
+        for (int k = 0; k < i; k++)
+            multiple = plus_wide(multiple, multiple);
+        s.even = least(s.even, minus_wide(s.even, multiple));
+        s.odds = least(s.odds, minus_wide(s.odds, multiple));
+    }
+    return s;
+}
+
+/* s / 2^32 mod p in [0, p); needs s < 2^32 * p. */
+INLINE word reduced_sums(sums s, word p, word p_inv)
+{
+    const wide even_m = times(s.even, p_inv), odds_m = times(s.odds, p_inv);
+    return from_signed(high_halves(minus_wide(s.even, times(even_m, p)), minus_wide(s.odds, times(odds_m, p))), p);
+}
+#else
+typedef u64 sums;
+
+INLINE sums products(word a, word b) { return (u64)a * b; }
+INLINE sums more_products(sums s, word a, word b) { return s + (u64)a * b; }
+
+INLINE sums folded_sums(sums s, word p, int bits)
+{
+    for (int i = bits - 1; i >= 0; i--) {
+        const u64 multiple = (u64)p << (32 + i);
+        s = s >= multiple ? s - multiple : s;
+    }
+    return s;
+}
+
+INLINE word reduced_sums(sums s, word p, word p_inv)
+{
+    const u32 m = (u32)s * p_inv;
+    return from_signed((u32)(s >> 32) - (u32)((u64)m * p >> 32), p);
+}
+#endif
+
 /* The constants of a transform of one limb. */
 typedef struct {
     i64 n;
@@ -33,6 +87,8 @@ typedef struct {
     /* out[r] = sum over i of y[i] * factor[r][i] / 2^32 mod p[r], in [0, p[r]), for up to 4 rows of `width` words. */
     void (*combine)(u32 *out, i64 out_stride, const u32 *y, i64 y_stride, i64 terms, i64 width, i64 rows, const u32 *factor,
                     const u32 *p, const u32 *p_inv, i64 terms_per_fold, i64 fold_bits);
+    /* Room for so many words, of the running thread alone, until it asks again. */
+    u32 *(*scratch)(i64 words);
 } ren_runtime;
 
 struct ren_call {
