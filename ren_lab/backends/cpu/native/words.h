@@ -1,6 +1,10 @@
 /* A `word` is LANES residues of 32 bits side by side: 16 with AVX-512, 8 with AVX2, 4 with NEON (64-bit ARM), 1
  * without any of them (or with REN_SCALAR).
  *
+ * `gather` reads through the index map of automorphisms, which takes aligned blocks of 2^k values to such blocks: positions that
+ * agree but for their k lowest bits hold values at exponents that agree modulo 2n/2^k, and so do those times g. So the places of a
+ * word are the lanes of one word, in another order.
+ *
  * Everything that is computed with words is written once, for all widths. Residues are unsigned; a negative number stands for
  * itself plus 2^32. Montgomery's radix is 2^32; `p_inv` is p^-1 modulo 2^32.
  */
@@ -39,7 +43,7 @@ typedef __m512i wide; /* 8 numbers of 64 bits */
 INLINE word load(const u32 *a) { return _mm512_loadu_si512(a); }
 INLINE void store(u32 *a, word x) { _mm512_storeu_si512(a, x); }
 INLINE word splat(u32 x) { return _mm512_set1_epi32((int)x); }
-INLINE word gather(const u32 *a, const u32 *at) { return _mm512_i32gather_epi32(load(at), a, 4); }
+INLINE word gather(const u32 *a, const u32 *at) { return _mm512_permutexvar_epi32(load(at), load(a + (*at & ~15u))); }
 INLINE word plus(word a, word b) { return _mm512_add_epi32(a, b); }
 INLINE word minus(word a, word b) { return _mm512_sub_epi32(a, b); }
 INLINE word least(word a, word b) { return _mm512_min_epu32(a, b); }
@@ -134,7 +138,7 @@ typedef __m256i wide; /* 4 numbers of 64 bits */
 INLINE word load(const u32 *a) { return _mm256_loadu_si256((const __m256i *)a); }
 INLINE void store(u32 *a, word x) { _mm256_storeu_si256((__m256i *)a, x); }
 INLINE word splat(u32 x) { return _mm256_set1_epi32((int)x); }
-INLINE word gather(const u32 *a, const u32 *at) { return _mm256_i32gather_epi32((const int *)a, load(at), 4); }
+INLINE word gather(const u32 *a, const u32 *at) { return _mm256_permutevar8x32_epi32(load(a + (*at & ~7u)), load(at)); }
 INLINE word plus(word a, word b) { return _mm256_add_epi32(a, b); }
 INLINE word minus(word a, word b) { return _mm256_sub_epi32(a, b); }
 INLINE word least(word a, word b) { return _mm256_min_epu32(a, b); }
