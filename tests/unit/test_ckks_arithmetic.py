@@ -354,3 +354,13 @@ def test_the_ten_step_chain_at_the_default_parameters():
 def test_large_values_come_back_as_they_are(ctx, size):
     """Decoding reads as much of the modulus as the values need."""
     np.testing.assert_allclose(decode(decrypt(fresh(X) + size), length=len(X)).real, X + size, rtol=1e-12, atol=1e-4)
+
+
+def test_levels_powers_and_rotations_may_be_integers_of_numpy(ctx):
+    x = fresh(X)
+    check(x ** np.int64(2), X * X, level=TOP - 1)
+    check(x.to_level(np.int32(0)), X, level=0)
+    check(x.rotate(np.uint8(1)), np.roll(X, -1), level=TOP)
+    assert encode(X, level=np.int64(1)).level == 1
+    with pytest.raises(TypeError, match=r"a rotation is 1\.5 of type float"):
+        keygen(PARAMS, rotations=[1.5])

@@ -168,3 +168,9 @@ def test_chosen_primes_are_distinct_and_keep_the_scale(n, size, scale):
         assert len(group) == size
         s = 2 * s - math.log2(math.prod(group))
         assert abs(s - scale) <= 0.05
+
+
+@pytest.mark.parametrize("log2_scale", [math.nan, math.inf, -1.0, 0.0])
+def test_a_scale_is_a_number_of_bits(log2_scale):
+    with pytest.raises(ValueError, match="log2_scale is .*; give the number of bits of the scale"):
+        dataclasses.replace(SMALL, log2_scale=log2_scale)

@@ -120,7 +120,7 @@ class Arithmetic:
 
     def __pow__(self, exponent: int) -> Self:
         """A power by repeated squaring; x^k takes ceil(log2(k)) levels, the least there is."""
-        if isinstance(exponent, bool) or not isinstance(exponent, int) or exponent < 1:
+        if isinstance(exponent, bool) or not isinstance(exponent, numbers.Integral) or exponent < 1:
             raise ValueError(f"the exponent is {exponent!r}; powers of ciphertexts are whole numbers from 1 up")
         square = self
         result: Self | None = None
@@ -195,7 +195,7 @@ class Arithmetic:
             TypeError: `k` is no integer.
             RuntimeError: the key is missing, and the active context has no secret key to make it.
         """
-        if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        if isinstance(k, bool) or not isinstance(k, numbers.Integral):
             raise TypeError(f"a rotation is by {k!r} of type {type(k).__name__}; give an int")
         ctx = context()
         check_keys(ctx, self)
@@ -256,9 +256,9 @@ class Arithmetic:
         """
         ctx = context()
         check_keys(ctx, self)
-        if isinstance(level, bool) or not isinstance(level, int) or not 0 <= level <= self.level:
+        if isinstance(level, bool) or not isinstance(level, numbers.Integral) or not 0 <= level <= self.level:
             raise ValueError(f"the level is {level!r}; a ciphertext at level {self.level} can go to levels 0 to {self.level}")
-        return self._at(ctx, level, "change of level")
+        return self._at(ctx, int(level), "change of level")
 
     def _at(self, ctx: CKKSContext, level: int, what: str) -> Self:
         """The same values at a level, at its nominal scale."""

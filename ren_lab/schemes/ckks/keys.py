@@ -16,6 +16,7 @@ from ren_lab.jit import register_key
 from ren_lab.options import current as current_options
 from ren_lab.options import using
 from ren_lab.poly import Poly
+from ren_lab.ring.primes import integer
 from ren_lab.schemes.ckks.keyswitch import SwitchingKey, make_switching_key
 from ren_lab.schemes.ckks.params import ERROR_SIGMA, CKKSParams
 
@@ -205,7 +206,7 @@ def keygen(
         device: where keys and ciphertexts live; the default device if None.
 
     Raises:
-        TypeError: `params` is no CKKSParams.
+        TypeError: `params` is no CKKSParams, or a rotation no integer.
         RuntimeError: called inside a jitted function.
     """
     if not isinstance(params, CKKSParams):
@@ -214,8 +215,8 @@ def keygen(
         raise RuntimeError(
             "Random number generation during jit capture is not supported; make keys before calling a jitted function"
         )
+    wanted = sorted({integer(k, "a rotation") % params.slot_count for k in rotations} - {0})
     ctx = _aside(lambda: _keygen(params, device))
-    wanted = sorted({int(k) % params.slot_count for k in rotations} - {0})
     if len(wanted) >= _MANY_KEYS:
         from tqdm.auto import tqdm
 

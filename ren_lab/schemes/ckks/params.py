@@ -85,10 +85,12 @@ class CKKSParams:
             put(self, name, tuple(getattr(self, name)))
         put(self, "groups", tuple(tuple(g) for g in self.groups))
         put(self, "log2_scale", float(self.log2_scale))
+        if not 1 <= self.log2_scale <= 1000:  # not a number neither
+            raise ValueError(f"log2_scale is {self.log2_scale!r}; give the number of bits of the scale, such as 40")
         if not self.base or not self.special or not all(self.groups):
             raise ValueError("base, special and every group need at least one prime; ren_lab.find_primes lists some")
         limbs = self.extended_ring.limbs - len(self.special)  # the ring checks degree and moduli
-        if not isinstance(self.digits, int) or not 1 <= self.digits <= limbs:
+        if type(self.digits) is not int or not 1 <= self.digits <= limbs:
             raise ValueError(f"digits is {self.digits!r}; the {limbs} moduli can be cut into 1 to {limbs} digits")
         largest = max(math.prod(d) for d in self.digit_moduli(self.depth))
         if math.prod(self.special) <= largest:

@@ -88,9 +88,9 @@ def real_number(c: Any) -> float:
 def _level(ctx: CKKSContext, level: int | None) -> Level:
     if level is None:
         return ctx.params.levels[-1]
-    if isinstance(level, bool) or not isinstance(level, int) or not 0 <= level <= ctx.params.depth:
+    if isinstance(level, bool) or not isinstance(level, numbers.Integral) or not 0 <= level <= ctx.params.depth:
         raise ValueError(f"level is {level!r}; the parameters have levels 0 to {ctx.params.depth}")
-    return ctx.params.levels[level]
+    return ctx.params.levels[int(level)]
 
 
 def check_room(bound: float, scale: float, ring: RingSpec, what: str) -> None:
