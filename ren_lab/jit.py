@@ -21,7 +21,6 @@ from ren_lab.engine import (
     compile_sink,
     make_exec_units,
     new_buffer,
-    outputs,
     plan_memory,
     realize_nodes,
     run_exec_units,
@@ -341,7 +340,7 @@ def _prune(program: Program, inputs: set[BufferId], held: dict[Node, Node]) -> P
     if not once:
         return program
     graph, becomes = program.schedule.graph, program.schedule.becomes
-    wanted = {ident for item in rest for ident in item.inputs} | set(outputs(program.schedule))
+    wanted = {ident for item in rest for ident in item.inputs} | set(program.outputs)
     kept = [ident for item in once for ident in item.outputs if ident in wanted and item.kind != "view"]
     kept += [item.inputs[0] for item in once if item.kind == "view" and item.inputs[0] not in kept]
     setup = Schedule(tuple(once), tuple(buffer(ident) for ident in kept), graph)

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 
 from ren_lab.engine.storage import new_buffer, storage_of
-from ren_lab.engine.units import Program, make_exec_units, outputs, plan_memory, run_exec_units
+from ren_lab.engine.units import Program, make_exec_units, plan_memory, run_at_once, run_exec_units
 from ren_lab.events import CompileEnded, CompileStarted, Emit, emitter
 from ren_lab.ir import DType, Node, Op, substitute
 from ren_lab.options import Options
@@ -117,8 +117,9 @@ def realize_nodes(roots: Sequence[Node], options: Options) -> dict[Node, Node]:
         node = by_ident[ident]
         frame[program.places[ident]] = storage_of(node)
         buffers[names[node]] = node
-    run_exec_units(program, frame, emit)
-    for ident in outputs(program.schedule):
+    if emit is not None or not run_at_once(program, frame):
+        run_exec_units(program, frame, emit)
+    for ident in program.outputs:
         made = new_buffer(ident.device, ident.shape, frame[program.places[ident]], ident.pinned)
         buffers[Node(Op.BUFFER, DType.U32, (), ident)] = made
     return {root: substitute(became, buffers) for root, became in zip(sink.src, program.schedule.becomes, strict=True)}

@@ -4,8 +4,7 @@ A `Replay` owns workspaces: arenas and temporaries of one program, with every ca
 beforehand. A run takes one workspace for itself, binds inputs and outputs, runs a flat list of calls, and lets the inputs go.
 Two threads that replay one plan get two workspaces.
 
-A backend may do better: `backend.plan_runner(program)` gives a function that runs the whole program on a frame (a graph of
-launches, or one native call), or None when the program is nothing for it. It is asked once.
+A device may do better: `program.runner` runs the whole program on a frame, as a graph of launches or one native call.
 """
 
 import threading
@@ -15,7 +14,7 @@ from typing import Any
 
 from ren_lab.backends import backend
 from ren_lab.engine.storage import new_buffer
-from ren_lab.engine.units import ExecUnit, Program, outputs, run_exec_units
+from ren_lab.engine.units import ExecUnit, Program, run_exec_units
 from ren_lab.events import Emit
 from ren_lab.ir import BufferId, Node, buffer
 
@@ -119,7 +118,7 @@ class Replay:
     ) -> None:
         self.program = program
         self.inputs = tuple(inputs)
-        self.outputs = tuple(outputs(program.schedule))
+        self.outputs = program.outputs
         self._output_nodes = tuple(map(buffer, self.outputs))
         self._constants = {program.places[ident]: storage for ident, storage in constants.items() if ident in program.places}
         self._input_places = [program.places.get(ident) for ident in self.inputs]
@@ -131,9 +130,7 @@ class Replay:
         self._reuse = reuse_outputs
         self._idle: list[_Workspace] = []
         self._lock = threading.RLock()
-        devices = {ident.device for ident in program.places}
-        make = getattr(backend(next(iter(devices))), "plan_runner", None) if len(devices) == 1 else None
-        self._graph: Callable[[list[Any]], None] | None = make(program) if make else None
+        self._graph = program.runner
 
     @property
     def runner(self) -> str:

@@ -102,6 +102,7 @@ class Program:
         units: one per item of the schedule.
         places: the frame's layout, buffer to place.
         inputs: the buffers that must be bound, those that no unit writes.
+        outputs: the buffers that are filled and that the schedule's outputs stand on.
         planned: (place, buffer, offset in bytes) of each buffer in an arena.
     """
 
@@ -110,7 +111,9 @@ class Program:
     units: tuple[ExecUnit, ...]
     places: dict[BufferId, int]
     inputs: tuple[BufferId, ...]
+    outputs: tuple[BufferId, ...]
     planned: tuple[tuple[int, BufferId, int], ...] = field(repr=False)
+    _runners: list[Callable[[list[Any]], None] | None] = field(default_factory=list, repr=False, compare=False)
 
     def frame(self) -> list[Any]:
         """A fresh frame: arenas allocated and their windows in place, everything else empty."""
@@ -119,6 +122,16 @@ class Program:
         for place, ident, offset in self.planned:
             frame[place] = backend(ident.device).window(arenas[ident.device], offset, ident.shape)
         return frame
+
+    @property
+    def runner(self) -> Callable[[list[Any]], None] | None:
+        """What runs all units at once on a frame with storage in every place, where the device has such a thing; made when first
+        asked for. A backend offers it as `plan_runner(program)`: a graph of launches, or one native call."""
+        if not self._runners:
+            devices = {ident.device for ident in self.places}
+            make = getattr(backend(next(iter(devices))), "plan_runner", None) if len(devices) == 1 else None
+            self._runners.append(make(self) if make else None)
+        return self._runners[0]
 
 
 def _call(item: ScheduledKernel) -> Callable[..., Any]:
@@ -138,7 +151,8 @@ def make_exec_units(schedule: Schedule, memory: MemoryPlan) -> Program:
     """Lower every item of the schedule for its device. Kernels with the same body share one compiled program."""
     ranges = _live_ranges(schedule)
     written = {ident for item in schedule.items for ident in item.outputs}
-    kept = set(outputs(schedule))
+    made = tuple(outputs(schedule))
+    kept = set(made)
     bases = [b for b in map(_base, schedule.becomes) if b is not None]  # an output may be an input as it is
     places = {ident: place for place, ident in enumerate(dict.fromkeys([*ranges, *bases]))}
 
@@ -161,7 +175,26 @@ def make_exec_units(schedule: Schedule, memory: MemoryPlan) -> Program:
             compiled[item.device, item.ast] = call
         units.append(ExecUnit(item, tuple(places[b] for b in item.buffers), call, tuple(freed)))
     inputs = tuple(ident for ident in places if ident not in written)
-    return Program(schedule, memory, tuple(units), places, inputs, planned)
+    return Program(schedule, memory, tuple(units), places, inputs, made, planned)
+
+
+_MOST_AT_ONCE = 256  # units; more of them run one by one, so that they can be interrupted
+
+
+def run_at_once(program: Program, frame: list[Any]) -> bool:
+    """Run a program on a frame whose inputs are bound, by one call of its device; False, and nothing done, where there is none."""
+    device = backend(program.outputs[0].device) if program.outputs else None
+    if device is None or not getattr(device, "runs_plans_at_once", False) or len(program.units) > _MOST_AT_ONCE:
+        return False
+    runner = program.runner
+    if runner is None:
+        return False
+    for unit in program.units:
+        for slot, ident in zip(unit.slots, unit.item.outputs, strict=False):
+            if frame[slot] is None and unit.item.kind != "view":
+                frame[slot] = device.allocate(ident.shape)
+    runner(frame)
+    return True
 
 
 def run_exec_units(program: Program, frame: list[Any], emit: Emit | None = None) -> None:

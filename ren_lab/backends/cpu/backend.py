@@ -49,6 +49,8 @@ class CpuBackend(PythonBackend):
         DeviceUnavailable: There is no C compiler; says what to install.
     """
 
+    runs_plans_at_once = True  # also those that are not captured
+
     def __init__(
         self,
         number: int = 0,
