@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ren_lab.ring import RingSpec, find_primes
 from ren_lab.schemes.ckks import CKKSParams, Plaintext, decode, encode, keygen
 from ren_lab.schemes.ckks.encoding import centered_floats, coefficients_to_slots, rounded, slots_to_coefficients
+from ren_lab.schemes.ckks.plaintext import check_room
 
 
 def evaluate(coefficients, n):
@@ -162,3 +163,11 @@ def test_residues_become_centred_floats(values):
     residues = np.array([[v % p for v in values] for p in ring.moduli], dtype=np.uint32)
     for got, want in zip(centered_floats(residues, ring), values):
         assert abs(got - want) <= abs(want) * 4 * 2.0**-52
+
+
+def test_a_modulus_beyond_all_floats_has_room_for_any_value():
+    wide = RingSpec(16, find_primes(16, 30, 35))
+    assert wide.q > 2**1024
+    check_room(1e300, 2.0**50, wide, "a value")
+    with pytest.raises(ValueError, match=r"magnitudes must stay below 4\.19e\+06"):
+        check_room(1e300, 2.0**7, RingSpec(16, find_primes(16, 30, 1)), "a value")

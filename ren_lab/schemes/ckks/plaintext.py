@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import numbers
+import sys
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -95,9 +96,10 @@ def _level(ctx: CKKSContext, level: int | None) -> Level:
 
 def check_room(bound: float, scale: float, ring: RingSpec, what: str) -> None:
     """Refuse what would wrap around the modulus."""
-    if not bound * abs(scale) < ring.q / 2:
+    half = ring.q / 2 if ring.q.bit_length() <= sys.float_info.max_exp else math.inf  # beyond all floats
+    if not bound * abs(scale) < half:
         raise ValueError(
-            f"{what} does not fit at this level: magnitudes must stay below {ring.q / 2 / abs(scale):.3g}; scale values down, "
+            f"{what} does not fit at this level: magnitudes must stay below {half / abs(scale):.3g}; scale values down, "
             "or encode at a higher level"
         )
 
