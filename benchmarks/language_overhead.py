@@ -5,7 +5,8 @@
 - submitting: the same tasks through `pl` and through `orch.submit` by hand, in turn, on the simulator and on threads;
 - kernels: the compiled kernel of a softmax, called directly, beside the same arithmetic written in NumPy, for tiles of
   several sizes;
-- compiling: parsing and decoration, passes, and code, for programs of growing length, and a call that finds its program.
+- compiling: parsing and decoration, passes, and code, for programs of growing length, and a call that finds its program;
+- nesting: the same for loops in loops whose bodies change names.
 
 Two things that are compared run in turn; ratios are of medians.
 """
@@ -150,6 +151,32 @@ def compiling(repeats: int) -> None:
         )
 
 
+def deep_program(depth: int) -> str:
+    """Loops in loops, each of which changes a name that the others read."""
+    lines = [
+        "import ren_lab.language as pl",
+        "",
+        "@pl.jit",
+        "def program(a: pl.Tensor, out: pl.InOut[pl.Tensor], n: pl.Scalar):",
+        " x = n",
+    ]
+    for k in range(depth):
+        lines += [" " * (k + 1) + f"for i{k} in pl.range(n):", " " * (k + 2) + "x = x + 1"]
+    lines += [" " * (depth + 1) + "with pl.at(level=pl.Level.CORE_GROUP):", " " * (depth + 2) + "out[:] = pl.mul(a, 2.0)"]
+    return "\n".join(lines)
+
+
+def nesting(repeats: int) -> None:
+    """Milliseconds per program."""
+    print("nesting            parsing    compile    (ms)")
+    a = np.ones((16, 16), np.float32)
+    out = np.empty_like(a)
+    for depth in (1, 4, 16, 32):
+        text = deep_program(depth)
+        parsing, compiling_ = in_turn(max(1, repeats // 3), lambda: pl.parse(text), lambda: pl.parse(text).compile(a, out, 0))
+        print(f"  {depth:>4} loops  {1e3 * parsing:>12.1f}{1e3 * (compiling_ - parsing):>11.1f}")
+
+
 def main() -> None:
     """Everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -159,6 +186,7 @@ def main() -> None:
     submitting(options.tasks, options.repeats)
     kernels(options.repeats)
     compiling(options.repeats)
+    nesting(options.repeats)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from ren_lab.language import nodes as ir
 from ren_lab.language.annotations import Annotation, DynVar
 from ren_lab.language.dtypes import BF16, BOOL, FP32, INDEX, DType, from_numpy
 from ren_lab.language.errors import LanguageError, counted
+from ren_lab.language.rules import LARGEST
 from ren_lab.language.source import as_number, is_number
 
 
@@ -136,6 +137,8 @@ def converted(param: ir.Param, value: Any, dtype: DType) -> Any:
                 param, f"it is {value}, and {dtype!r} holds {low} to {high}", "give a number in that range, or declare a wider type"
             )
         return value
+    if dtype.is_float and type(value) is int and abs(value) > LARGEST:
+        _fail(param, f"it is an int of {value.bit_length()} bits, and {dtype!r} is a floating-point type", "give a float")
     return dtype.numpy.type(value) if dtype.is_float else value
 
 

@@ -9,6 +9,7 @@ from ren_lab.language.check_stmt import StmtChecker
 from ren_lab.language.dtypes import BOOL, FP32, INDEX
 from ren_lab.language.errors import LanguageError, counted
 from ren_lab.language.linear import Linear, Symbol, number, unknown
+from ren_lab.language.rules import LARGEST
 from ren_lab.language.values import (
     ArrayValue,
     ScalarValue,
@@ -168,7 +169,7 @@ class CallChecker(StmtChecker):
 
     def _scalar_annotation(self, stmt: ir.Call, what: str, wanted: Annotation | None, value: ScalarValue) -> Annotation:
         dtype = None if wanted is None else wanted.dtype
-        if dtype is None and value.dtype is None and value.literal is None and self.partial:
+        if dtype is None and value.dtype is None and value.literal is None and not value.weak and self.partial:
             return Annotation("scalar")
         if dtype is None:
             written = value.literal
@@ -181,9 +182,12 @@ class CallChecker(StmtChecker):
                 or (dtype.is_int and type(value.literal) is int)
                 or (dtype.kind == "b" and isinstance(value.literal, bool))
             )
-            if not fits or isinstance(value.literal, bool) and dtype.kind != "b":
+            large = dtype.is_float and type(value.literal) is int and abs(value.literal) > LARGEST
+            if not fits or large or isinstance(value.literal, bool) and dtype.kind != "b":
                 self.refuse(stmt, f"{what} is {describe(value)} for pl.Scalar[{dtype!r}]", "give a number of that type")
-        elif value.dtype is not None and value.dtype != dtype and not (value.dtype.is_int and dtype.is_int):
+        elif (value.weak and not dtype.is_float) or (
+            value.dtype is not None and value.dtype != dtype and not (value.dtype.is_int and dtype.is_int)
+        ):
             self.refuse(stmt, f"{what} is {describe(value)} for pl.Scalar[{dtype!r}]", f"convert it: pl.cast(…, {dtype!r})")
         return Annotation("scalar", None, dtype)
 

@@ -118,8 +118,13 @@ class ExprChecker:
                     return self._power(expr, left, right)
                 return self._signed(expr, SIGNS[op], op, (left, right))
             case ir.Logical(op, operands):
-                for operand in operands:
+                self.condition(operands[0], f"`{op}`")
+                self.uncertain += 1
+                self.branches += 1
+                for operand in operands[1:]:  # which are computed only if those before do not decide
                     self.condition(operand, f"`{op}`")
+                self.uncertain -= 1
+                self.branches -= 1
                 return ScalarValue(BOOL)
             case ir.Choice(condition, then, other):
                 return self._choice(expr, condition, then, other)
@@ -151,6 +156,7 @@ class ExprChecker:
     def _power(self, expr: ir.Expr, left: ir.Expr, right: ir.Expr) -> Value:
         values = [self.expr(left), self.expr(right)]
         if all(isinstance(v, ScalarValue) and v.is_int for v in values):
+            rules.check_second(self, expr, "**", values, "`**`")
             a, b = (v.form or unknown() for v in values if isinstance(v, ScalarValue))
             return index(self.arithmetic.apply("**", a, b))
         self.fail(expr, "only integer scalars are raised to a power", "multiply, or use pl.exp and pl.log", "`**`")
@@ -178,15 +184,18 @@ class ExprChecker:
     def condition(self, expr: ir.Expr, construct: str) -> Value:
         """A Boolean scalar."""
         value = self.expr(expr)
-        if isinstance(value, ScalarValue) and value.dtype in (None, BOOL) and not isinstance(value.literal, float):
+        if isinstance(value, ScalarValue) and value.dtype in (None, BOOL) and not value.weak:
             return value
         if type(value) is not Value:
-            self.fail(expr, f"the condition is {describe(value)}", "give a Boolean scalar, such as i < n", construct)
+            remedy = "give a Boolean scalar, such as i < n"
+            if isinstance(value, TileValue | TensorValue):
+                remedy += "; for elements there are &, | and ~, and pl.sel chooses by a mask"
+            self.fail(expr, f"the condition is {describe(value)}", remedy, construct)
         return value
 
     def integer(self, at: ir.Node, value: Value, construct: str | None = None) -> Linear:
         """What is known of an integer scalar."""
-        if isinstance(value, ScalarValue) and value.is_int and not isinstance(value.literal, float | bool):
+        if isinstance(value, ScalarValue) and value.is_int and not isinstance(value.literal, bool):
             return value.form or unknown()
         if type(value) is Value:
             return unknown()

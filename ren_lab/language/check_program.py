@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 from ren_lab.language import nodes as ir
+from ren_lab.language import walk
+from ren_lab.language.annotations import FunctionType
 from ren_lab.language.check_calls import CallChecker, Summary
 from ren_lab.language.errors import Loc
 from ren_lab.language.values import Value
@@ -25,6 +27,13 @@ class ProgramChecker(CallChecker):
             self.refuse(stmt, "the program has no such function", "define it above its callers")
         self.annotated(stmt, found.function, args)
         return found
+
+    def submits(self, call: ir.Call) -> bool:
+        """Whether a function that is called submits or allocates."""
+        found = self.known.get(call.callee)
+        if found is None or found.function.type is not FunctionType.Inline:
+            return True
+        return walk.holds_tasks(found.function.body, self.submits)
 
     def checked(self) -> "ProgramChecker":
         """Check the whole function."""

@@ -1,15 +1,16 @@
 """Checks statements, and hands them on: what a subclass does with a statement becomes the checked program."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from ren_lab.language import nodes as ir
 from ren_lab.language import rules_memory, walk
 from ren_lab.language.annotations import Annotation, CachePolicy, Extent, Level
-from ren_lab.language.check_expr import Env, ExprChecker
+from ren_lab.language.check_expr import Env
+from ren_lab.language.check_loops import LoopChecker
 from ren_lab.language.errors import counted
-from ren_lab.language.linear import Linear, Symbol, loop_variable, number, of, unknown
+from ren_lab.language.linear import Linear, Symbol, number, of
+from ren_lab.language.structure import is_carried
 from ren_lab.language.values import (
     Access,
     ArrayValue,
@@ -27,14 +28,13 @@ from ren_lab.language.values import (
 )  # fmt: skip
 from ren_lab.runtime import ScopeMode
 
-_LEFT_LOOP = ("it is bound inside the loop and read behind it", "bind it before the loop, or hand it out with pl.yield_")
 _LEFT_KERNEL = (
     "it is computed inside a kernel and read outside: a task gives back tensors only",
     "store it into a tensor and read that, or compute it outside",
 )
 
 
-class StmtChecker(ExprChecker):
+class StmtChecker(LoopChecker):
     """Checks a function from entry to end. `run` gives back its body."""
 
     def __init__(self, function: ir.Function, warned: set[Any] | None = None) -> None:
@@ -116,9 +116,9 @@ class StmtChecker(ExprChecker):
             case ir.Call():
                 return self.call(stmt)
             case ir.For():
-                return (self._for(stmt),)
+                return (self.for_loop(stmt),)
             case ir.While():
-                return (self._while(stmt),)
+                return (self.while_loop(stmt),)
             case ir.If():
                 return (self._if(stmt),)
             case ir.Scope():
@@ -202,6 +202,8 @@ class StmtChecker(ExprChecker):
         self.uncertain -= 1
         self.branches -= 1
         self.env, self.written = self._merged(stmt, *ends), wrote
+        if isinstance(stmt.condition, ir.Const) and isinstance(stmt.condition.value, bool):
+            self.env = ends[0] if stmt.condition.value else ends[1]
         return replace(stmt, then=blocks[0], other=blocks[1])
 
     def _merged(self, stmt: ir.Stmt, then: Env, other: Env) -> Env:
@@ -220,147 +222,13 @@ class StmtChecker(ExprChecker):
             )  # fmt: skip
         return merged
 
-    def _for(self, stmt: ir.For) -> ir.Stmt:
-        name = f"pl.{stmt.kind}"
-        bounds = []
-        for bound, what in ((stmt.start, "start"), (stmt.stop, "stop"), (stmt.step, "step")):
-            value = self.expr(bound)
-            if not (isinstance(value, ScalarValue) and value.is_int) and type(value) is not Value:
-                self.fail(bound, f"its {what} is {describe(value)}", "give integer scalars", name)
-            bounds.append(self.integer(bound, value, name))
-        if bounds[2].value == 0:
-            self.fail(stmt.step, "its step is 0", "give a step above or below 0", name)
-        if stmt.kind == "unroll" and not all(isinstance(b, ir.Const) for b in (stmt.start, stmt.stop, stmt.step)):
-            self.fail(stmt, "its bounds are not known when the program is written", "give numbers, or use pl.range", name)
-        variable, turns = loop_variable(*bounds)
-        symbols = [variable.terms[0][0]] if variable.terms else []
-
-        def begin() -> None:
-            self.env[stmt.var] = index(variable)
-
-        body = self._loop(stmt, stmt.carried, begin, symbols, not turns)
-        return replace(stmt, body=body)
-
-    def _while(self, stmt: ir.While) -> ir.Stmt:
-        body = self._loop(stmt, stmt.carried, lambda: self.condition(stmt.condition, "pl.cond"), [], True)
-        return replace(stmt, body=body)
-
-    def _loop(
-        self,
-        stmt: ir.For | ir.While,
-        carried: tuple[tuple[str, ir.Expr], ...],
-        begin: Callable[[], object],
-        symbols: list[Symbol],
-        uncertain: bool,
-    ) -> ir.Block:
-        before = self.env
-        for name, _ in carried:
-            if name in before and not isinstance(before[name], Unusable):
-                self.fail(
-                    stmt,
-                    f"it carries {name!r}, which is bound already",
-                    "give the carried value a name of its own",
-                    _loop_name(stmt),
-                )
-        entry = dict(before)
-        initial = {name: self.expr(value) for name, value in carried}
-        entry.update(initial)
-        live = {name for name, value in before.items() if not isinstance(value, Unusable)}
-        changing = [name for name in walk.bound_in(stmt.body) if name in live] + list(initial)
-        loops_while = isinstance(stmt, ir.While)
-        self.uncertain += uncertain
-        self.branches += loops_while
-        self.loops.extend(symbols)
-        try:
-            if changing:
-                entry = self._steady(stmt, entry, changing, begin)
-            self.env = dict(entry)
-            begin()
-            body = self.block_of(stmt.body)
-            handed = self._yielded(stmt)
-        finally:
-            self.uncertain -= uncertain
-            self.branches -= loops_while
-            del self.loops[len(self.loops) - len(symbols) :]
-        inner = self.env
-        steady = [name for name in changing if name not in initial]
-        after: Env = {name: entry[name] if name in steady else value for name, value in before.items()}
-        for name in inner:
-            if name not in after:
-                after[name] = Unusable(*_LEFT_LOOP)
-        if isinstance(stmt, ir.For):
-            after[stmt.var] = Unusable(*_LEFT_LOOP)
-        self.env = {**after, **handed}
-        return body
-
-    def _steady(self, stmt: ir.For | ir.While, entry: Env, changing: list[str], begin: Callable[[], object]) -> Env:
-        """What is known of changing names at the beginning of every turn: trial runs until nothing more is lost."""
-        written = set(self.written)
-        lost: set[str] = set()  # names whose number or extents are given up
-        for _ in range(len(changing) + 2):  # each run but the last gives up at least one name more
-            self.quiet += 1
-            self.env = dict(entry)
-            begin()
-            self.block_of(stmt.body)
-            found = {**self.env, **self._carried_on(stmt)}
-            self.quiet -= 1
-            self.written = set(written)
-            steady = dict(entry)
-            for name in changing:
-                steady[name] = self._either(stmt, name, entry[name], found.get(name, Value()), lost)
-            if steady == entry:
-                break
-            entry = steady
-        return entry
-
-    def _either(self, stmt: ir.For | ir.While, name: str, begin: Value, end: Value, lost: set[str]) -> Value:
-        """What is known of a name that has one value before a turn and another behind it."""
-        joined = join(begin, end, self.arithmetic)
-        if joined is None:
-            what = f"{describe(begin)} before and {describe(end)} behind a turn of the loop at line {stmt.loc.line}"
-            remedy = "keep the type of what a loop carries, or use another name"
-            if any(name == carried for carried, _ in stmt.carried):
-                self.fail(stmt, f"{name!r} is {what}", remedy, _loop_name(stmt))
-            return Unusable(f"it is {what}", remedy)  # which matters only if a turn reads it before it binds it
-        if isinstance(joined, ScalarValue) and isinstance(begin, ScalarValue) and joined != begin:
-            if name in lost:
-                return begin
-            lost.add(name)
-            return replace(joined, form=None if joined.form is None else unknown(), literal=None)
-        if (
-            isinstance(joined, TensorValue | TileValue)
-            and isinstance(begin, TensorValue | TileValue)
-            and joined.shape != begin.shape
-        ):
-            if name in lost:
-                return replace(joined, shape=begin.shape)
-            lost.add(name)
-        return joined
-
-    def _carried_on(self, stmt: ir.For | ir.While) -> Env:
-        last = walk.last_yield(stmt.body)
-        if last is None or not stmt.carried:
-            return {}
-        return {name: self.expr(value) for (name, _), value in zip(stmt.carried, last.values)}
-
-    def _yielded(self, stmt: ir.For | ir.While) -> Env:
-        """Names that the loop hands out, with what is known of them behind it."""
-        last = walk.last_yield(stmt.body)
-        if last is None or not stmt.carried:
-            return {}
-        handed: Env = {}
-        for target, value in zip(last.targets, last.values):
-            found = self.expr(value)
-            handed[target] = (
-                replace(found, form=unknown(), literal=None) if isinstance(found, ScalarValue) and found.form else found
-            )
-        return handed
-
     # -- kernels --------------------------------------------------------------------------------------------------------
 
     def placed(self, stmt: ir.At | ir.Spmd) -> tuple[ir.Stmt, ...]:
         """A `pl.at` or `pl.spmd`."""
         name = "pl.at" if isinstance(stmt, ir.At) else "pl.spmd"
+        if not self.in_kernel and is_carried(stmt, self.submits):
+            return self._carried(stmt)
         blocks: Linear | None = None
         if isinstance(stmt, ir.Spmd):
             blocks = self.integer(stmt.blocks, self.expr(stmt.blocks), name)
@@ -387,6 +255,19 @@ class StmtChecker(ExprChecker):
         self.env = inner if flattened else self._left(stmt, outside, inner)
         if stmt.task_id is not None:
             self.env[stmt.task_id] = TaskValue()
+        return (replace(stmt, body=body),)
+
+    def submits(self, call: ir.Call) -> bool:
+        """Whether a function that is called submits or allocates; subclasses know functions."""
+        return False
+
+    def _carried(self, stmt: ir.At | ir.Spmd) -> tuple[ir.Stmt, ...]:
+        """A block at another level than CORE_GROUP that holds tasks: a part of the submitting side."""
+        if stmt.deps or stmt.task_id is not None:
+            self.fail(stmt, "it has deps or a task id, and is no task: it holds others", "give them to the tasks inside", "pl.at")
+        policies, self.policies = self.policies, {}
+        body = self.block_of(stmt.body)
+        self.policies = policies
         return (replace(stmt, body=body),)
 
     def _left(self, stmt: ir.At | ir.Spmd, outside: Env, inner: Env) -> Env:
@@ -494,7 +375,3 @@ def _inside(name: str, value: Value) -> Value:
     if isinstance(value, TaskValue | ArrayValue):
         return Unusable(f"it is {describe(value)}, which kernels do not see", "name it in deps=[…], or pass numbers as scalars")
     return value
-
-
-def _loop_name(stmt: ir.For | ir.While) -> str:
-    return "pl.while_" if isinstance(stmt, ir.While) else f"pl.{stmt.kind}"

@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from ren_lab.language import nodes as ir
 from ren_lab.language import walk
-from ren_lab.language.annotations import Annotation, FunctionType
+from ren_lab.language.annotations import Annotation, FunctionType, Level
 from ren_lab.language.arguments import bind, in_order
 from ren_lab.language.check_program import ProgramChecker, check_program
 from ren_lab.language.emit_kernel import KernelEmitter
 from ren_lab.language.emit_orchestration import OrchestrationEmitter
-from ren_lab.language.errors import LanguageError, told_briefly
+from ren_lab.language.errors import LanguageError, depth_told, told_briefly
 from ren_lab.language.passes import PassRecord, run_passes
 from ren_lab.language.regions import Read, reads_of
 from ren_lab.language.specialize import Specializer
+from ren_lab.language.structure import has_stray_tasks
 from ren_lab.language.substitute import unshared
 from ren_lab.language.template import Template
 from ren_lab.runtime import RunConfig, RunReport, TaskError, Worker
@@ -56,13 +59,14 @@ class CompiledKernel:
         name: the function's name.
         source: its text.
         function: takes tensors (NumPy arrays) and scalars as the program's function does, and `block` and `blocks`.
-        kind: the core it wants where a chip is modelled: "cube" where it multiplies matrices, otherwise "vector".
+        kind: the core it wants where a chip is modelled: "cube" where it multiplies matrices, otherwise "vector"; None for a
+            block at another level than CORE_GROUP, which runs anywhere.
     """
 
     name: str
     source: str
     function: Any = field(repr=False)
-    kind: str
+    kind: str | None
 
 
 class Compiled(Lowered):
@@ -70,6 +74,7 @@ class Compiled(Lowered):
 
     Attributes:
         kernels: the kernels by name.
+        others: what stands in blocks at other levels than CORE_GROUP, by name: tasks of such blocks are no kernels.
         source: the text of the submitting side.
     """
 
@@ -77,14 +82,16 @@ class Compiled(Lowered):
         super().__init__(program, passes)
         unique = ir.Program(program.name, tuple(unshared(f) for f in program.functions))
         checkers = check_program(unique)
-        self.kernels = {f.name: _kernel(f, checkers[f.name]) for f in unique.functions if f.is_kernel}
+        tasks = {f.name: _kernel(f, checkers[f.name]) for f in unique.functions if f.is_kernel}
+        self.kernels = {name: task for name, task in tasks.items() if task.kind is not None}
+        self.others = {name: task for name, task in tasks.items() if task.kind is None}
         self._parameters = parameters
-        self._root = _has_stray_tasks(unique, unique.entry)
-        sources, namespace = [], _launches(self.kernels)
+        self._root = has_stray_tasks(unique, unique.entry)
+        sources, namespace = [], _launches(tasks)
         for function in unique.functions:
             if function.is_kernel:
                 continue
-            emitter = OrchestrationEmitter(function, checkers[function.name], unique, {k: v.kind for k, v in self.kernels.items()})
+            emitter = OrchestrationEmitter(function, checkers[function.name], unique, {k: v.kind for k, v in tasks.items()})
             emitter.write()
             namespace[f"{function.name}_function"] = emitter.compiled({**emitter.namespace(), **namespace})
             sources.append(emitter.source)
@@ -110,7 +117,9 @@ class Compiled(Lowered):
         given = {id(value): arg for value, arg in zip(values, args)}
 
         def program(orch: Any) -> Any:
-            returned = tuple(given.get(id(value), value) for value in self._entry(orch, *values) or ())
+            with np.errstate(all="ignore"):  # as in kernels: infinities and NaNs without a word
+                results = self._entry(orch, *values) or ()
+            returned = tuple(given.get(id(value), value) for value in results)
             return returned[0] if len(returned) == 1 else returned or None
 
         config = RunConfig() if config is None else config
@@ -135,7 +144,8 @@ def _kernel(function: ir.Function, checker: ProgramChecker) -> CompiledKernel:
         for stmt in walk.statements(function.body)
         for e in walk.all_exprs(stmt)
     )
-    return CompiledKernel(function.name, emitter.source, made, "cube" if multiplies else "vector")
+    kind = None if function.level not in (None, Level.CORE_GROUP) else "cube" if multiplies else "vector"
+    return CompiledKernel(function.name, emitter.source, made, kind)
 
 
 def _launches(kernels: dict[str, CompiledKernel]) -> dict[str, Any]:
@@ -145,24 +155,6 @@ def _launches(kernels: dict[str, CompiledKernel]) -> dict[str, Any]:
         launch = type(name, (functools.partial,), {"__slots__": (), "__ren_source__": kernel.source})
         result[f"{name}_launch"] = functools.partial(launch, kernel.function)
     return result
-
-
-def _has_stray_tasks(program: ir.Program, function: ir.Function) -> bool:
-    """Whether a function submits or allocates outside any scope of its own."""
-    stack = list(function.body)
-    while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, ir.Scope):
-            continue
-        if isinstance(stmt, ir.Call):
-            callee = program[stmt.callee]
-            if callee.is_kernel or _has_stray_tasks(program, callee):
-                return True
-        if any(isinstance(e, ir.Op) and e.name == "create_tensor" for e in walk.all_exprs(stmt)):
-            return True
-        for _, inner in walk.blocks_of(stmt):
-            stack.extend(inner)
-    return False
 
 
 class Runnable:
@@ -190,8 +182,11 @@ class Runnable:
         """The program for arguments like these, behind all passes, with a record of each."""
         entry = self._entry()
         args = in_order(entry.function, args, named)
-        program = Specializer().program(entry, bind(entry.function, args).annotations, self._title)
-        return Lowered(*run_passes(program))
+        return Lowered(*self._passed(entry, bind(entry.function, args).annotations))
+
+    def _passed(self, entry: Template, key: tuple[Annotation, ...]) -> tuple[ir.Program, tuple[PassRecord, ...]]:
+        with depth_told(f"function {entry.name}", entry.function.loc):
+            return run_passes(Specializer().program(entry, key, self._title))
 
     @told_briefly
     def compile(self, *args: Any, **named: Any) -> Compiled:
@@ -201,7 +196,7 @@ class Runnable:
         key = bind(entry.function, args).annotations
         with self._lock:
             if key not in self._compiled:
-                program, passes = run_passes(Specializer().program(entry, key, self._title))
+                program, passes = self._passed(entry, key)
                 self._compiled[key] = Compiled(program, passes, _open(entry.function, key))
             return self._compiled[key]
 

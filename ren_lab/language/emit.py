@@ -13,16 +13,21 @@ from typing import Any
 import numpy as np
 
 from ren_lab.language import nodes as ir
-from ren_lab.language import walk
+from ren_lab.language import support, walk
 from ren_lab.language.check_program import ProgramChecker
-from ren_lab.language.dtypes import DType
+from ren_lab.language.dtypes import BF16, DType
 from ren_lab.language.errors import Loc
-from ren_lab.language.values import ArrayValue, TensorValue, TileValue, Value
+from ren_lab.language.linear import numeric
+from ren_lab.language.rules import MOST_BITS
+from ren_lab.language.values import ArrayValue, ScalarValue, TensorValue, TileValue, Value
 
 _KEPT = frozenset(
     "np min max abs int bool float range slice len loc orch window put placed view put_items changed alike column checked_index "
-    "cut fetch given block_count block blocks reshaped ScopeMode n_blocks new_array fit".split()
+    "cut fetch given block_count block blocks reshaped ScopeMode n_blocks new_array fit floor_div rem shl shr power ratio whole "
+    "fits turns sized tile_reshaped joined factors some floating bfloat16".split()
 )
+_DEEPEST = 14  # levels of indentation in one Python function
+_CHECKED = {"//": "floor_div", "%": "rem", "<<": "shl", ">>": "shr", "**": "power"}
 _PLAIN = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floor_div": "//", "rem": "%", "lt": "<", "le": "<=", "gt": ">",
           "ge": ">=", "eq": "==", "ne": "!=", "and_": "&", "or_": "|", "xor": "^", "shl": "<<", "shr": ">>"}  # fmt: skip
 
@@ -41,11 +46,14 @@ class Emitter:
         self.checker = checker
         self.lines: list[tuple[str, Loc]] = []
         self.locs: list[Loc] = []
+        self._parts: list[tuple[str, Loc]] = []  # functions inside the function: statements that stand too deep in it
+        self._shared: dict[str, None] = {}  # names that those bind
         self._indent = 0
         self._loc = function.loc
         self._carried: list[tuple[str, ...]] = []
         self._names: dict[str, str] = {}
         self._taken = dict.fromkeys(p.name for p in function.params) | walk.names_in(function.body)
+        self._parameters = {self.name(param.name) for param in function.params}
 
     # -- writing --------------------------------------------------------------------------------------------------------
 
@@ -63,6 +71,16 @@ class Emitter:
         if len(self.lines) == before:
             self.line("pass")
         self._indent -= 1
+
+    @contextmanager
+    def whole(self, parameters: list[str]) -> Iterator[None]:
+        """Write the head of the function; what it is made of follows it."""
+        with self.indented(f"def {self.title}({', '.join(parameters)}):"):
+            yield
+            head: list[tuple[str, Loc]] = []
+            if self._shared:
+                head.append((f"    {' = '.join(self._shared)} = None", self.function.loc))
+            self.lines[1:1] = head + self._parts
 
     def place(self, loc: Loc) -> str:
         """How the code names a place."""
@@ -118,7 +136,28 @@ class Emitter:
         """Write a block."""
         for position, stmt in enumerate(block):
             self._loc = stmt.loc
+            if self._indent > _DEEPEST and walk.blocks_of(stmt):
+                self._apart(stmt, block, position)
+            else:
+                self.stmt(stmt, block, position)
+
+    def _apart(self, stmt: ir.Stmt, block: ir.Block, position: int) -> None:
+        """Write a statement as a function beside the outer statements, and its call here: Python nests 20 blocks at most."""
+        name = walk.fresh_name(f"{self.title}_part", self._taken)
+        self._taken[name] = None
+        carried = self._carried[-1] if self._carried else ()  # by the loop around it, for which it may yield
+        bound = [self.name(n) for n in walk.bound_in((stmt,)) | dict.fromkeys(carried)]
+        around = self.lines, self._indent
+        self.lines, self._indent = [], 1
+        with self.indented(f"def {name}():"):
+            if bound:
+                self.line(f"nonlocal {', '.join(bound)}")
             self.stmt(stmt, block, position)
+        self._parts.extend(self.lines)
+        self.lines, self._indent = around
+        self._loc = stmt.loc
+        self._shared |= dict.fromkeys(n for n in bound if n not in self._parameters)
+        self.line(f"return {name}()" if walk.returns((stmt,)) else f"{name}()")
 
     def stmt(self, stmt: ir.Stmt, block: ir.Block, position: int) -> None:
         """Write a statement."""
@@ -130,12 +169,14 @@ class Emitter:
             case ir.Yield():
                 self._yield(stmt)
             case ir.If(condition, then, other):
+                self._carried.append(())  # a yield in a branch is the branch's, also where a loop around it carries values
                 with self.indented(f"if {self.expr(condition)}:"):
                     self.block(then)
                 if other:
                     self._loc = stmt.loc
                     with self.indented("else:"):
                         self.block(other)
+                self._carried.pop()
             case ir.For() | ir.While():
                 self._loop(stmt)
             case ir.SetCachePolicy():
@@ -169,7 +210,10 @@ class Emitter:
             self.bind([self.name(target) for target in last.targets], [self.name(name) for name in carried])
         if isinstance(stmt, ir.For):
             bounds = [self.expr(bound) for bound in (stmt.start, stmt.stop, stmt.step)]
-            head = f"for {self.name(stmt.var)} in range({', '.join(bounds)}):"
+            turns = f"range({', '.join(bounds)})"
+            if not self.is_nonzero(stmt.step):
+                turns = f"turns({', '.join(bounds)}, {self.place(stmt.loc)})"
+            head = f"for {self.name(stmt.var)} in {turns}:"
         else:
             head = "while True:"
         with self.indented(head):
@@ -188,6 +232,12 @@ class Emitter:
     def is_tile(self, expr: ir.Expr | None) -> bool:
         """Whether an operand is an array."""
         return expr is not None and isinstance(self.value(expr), TileValue | TensorValue)
+
+    def is_nonzero(self, expr: ir.Expr) -> bool:
+        """Whether an integer scalar is known not to be 0."""
+        value = self.value(expr)
+        low, high = numeric(value.form) if isinstance(value, ScalarValue) and value.form is not None else (None, None)
+        return low is not None and low > 0 or high is not None and high < 0
 
     def expr(self, expr: ir.Expr) -> str:
         """The code of an expression; compound code is in parentheses."""
@@ -218,11 +268,23 @@ class Emitter:
         return f"({op} {self.expr(operand)})" if op == "not" else f"({op}{self.expr(operand)})"
 
     def _binary(self, expr: ir.Expr, op: str, left: ir.Expr, right: ir.Expr) -> str:
-        if op == "**":
-            return f"({self.expr(left)} ** {self.expr(right)})"
         if not self.is_tile(left) and not self.is_tile(right):
-            return f"({self.expr(left)} {op} {self.expr(right)})"
+            return self.scalar_binary(expr, op, left, right)
         return self.array_operation(expr, op, (left, right))
+
+    def scalar_binary(self, expr: ir.Expr, op: str, left: ir.Expr, right: ir.Expr) -> str:
+        """An operator on scalars. What may fail is checked where it is not known to be right."""
+        a, b = self.expr(left), self.expr(right)
+        if op == "/":
+            return f"ratio({a}, {b})"
+        if op in _CHECKED and not (self.is_nonzero(right) if op in "//%" else self._in_bits(op, right)):
+            return f"{_CHECKED[op]}({a}, {b}, {self.place(expr.loc)})"
+        return f"({a} {op} {b})"
+
+    def _in_bits(self, op: str, expr: ir.Expr) -> bool:
+        value = self.value(expr)
+        low, high = numeric(value.form) if isinstance(value, ScalarValue) and value.form is not None else (None, None)
+        return low is not None and low >= 0 and (op == ">>" or high is not None and high <= MOST_BITS)
 
     def array_operation(self, expr: ir.Expr, op: str, args: tuple[ir.Expr, ...]) -> str:
         """An operator on arrays."""
@@ -239,7 +301,7 @@ class Emitter:
             case "maximum" | "minimum":
                 return f"{op.name[:3]}({self.expr(args[0])}, {self.expr(args[1])})"
             case "cast":
-                return self.scalar_cast(args[0], op.attr("dtype"))
+                return self.scalar_cast(args[0], op.attr("dtype"), op.loc)
             case "neg":
                 return f"(-{self.expr(args[0])})"
             case "not_":
@@ -249,21 +311,31 @@ class Emitter:
             case "relu":
                 return f"max({self.expr(args[0])}, 0)"
             case "recip":
-                return f"(1 / {self.expr(args[0])})"
+                return f"ratio(1.0, {self.expr(args[0])})"
             case "rsqrt":
-                return f"(1 / np.sqrt({self.expr(args[0])}))"
+                return f"ratio(1.0, {self._function('sqrt', op, args[0])})"
             case "exp" | "log" | "sqrt" | "sin" | "cos" | "tanh":
-                return f"np.{op.name}({self.expr(args[0])})"
+                return self._function(op.name, op, args[0])
             case "sel":
                 return f"({self.expr(args[1])} if {self.expr(args[0])} else {self.expr(args[2])})"
         if op.name in _PLAIN:
-            return f"({self.expr(args[0])} {_PLAIN[op.name]} {self.expr(args[1])})"
+            return self.scalar_binary(op, _PLAIN[op.name], args[0], args[1])
         raise AssertionError(f"no way to compute {op!r}")
 
-    def scalar_cast(self, arg: ir.Expr, dtype: DType) -> str:
+    def _function(self, name: str, op: ir.Op, arg: ir.Expr) -> str:
+        """A function of a scalar, in the scalar's own type: a number that is written stays one of Python's."""
+        dtype = getattr(self.value(op), "dtype", None)
+        return f"{'float' if dtype is None else dtype_code(dtype)}(np.{name}({self.expr(arg)}))"
+
+    def scalar_cast(self, arg: ir.Expr, dtype: DType, loc: Loc) -> str:
         """A scalar in another type. Integers are exact Python numbers whatever their width."""
-        kinds = {"b": "bool", "i": "int", "u": "int"}
-        return f"{kinds.get(dtype.kind) or dtype_code(dtype)}({self.expr(arg)})"
+        value = self.value(arg)
+        exact = isinstance(value, ScalarValue) and value.is_int and value.dtype is not None
+        if exact and dtype.is_float:
+            return f"floating({dtype_code(dtype)}, {self.expr(arg)})"
+        if dtype.is_int:
+            return f"int({self.expr(arg)})" if exact else f"whole({self.expr(arg)}, {self.place(loc)})"
+        return f"{'bool' if dtype.kind == 'b' else dtype_code(dtype)}({self.expr(arg)})"
 
     def subscript(self, expr: ir.Subscript) -> str:
         """`base[items]`."""
@@ -308,6 +380,21 @@ class Emitter:
     def tuple_of(self, items: list[str]) -> str:
         """A tuple."""
         return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+    def shape(self, sequence: ir.Expr | None, loc: Loc) -> str:
+        """The shape of something new."""
+        assert isinstance(sequence, ir.Sequence)
+        forms = [value.form for value in map(self.value, sequence.items) if isinstance(value, ScalarValue)]
+        lows = [None if form is None else numeric(form)[0] for form in forms]
+        code = self.list_of(sequence)
+        return code if all(low is not None and low >= 1 for low in lows) else f"sized({code}, {self.place(loc)})"
+
+    def namespace(self) -> dict[str, Any]:
+        """What the code calls, besides launches and other functions."""
+        found: dict[str, Any] = {name: getattr(support, name) for name in _KEPT if hasattr(support, name)}
+        if any("bfloat16" in text for text, _ in self.lines):
+            found["bfloat16"] = BF16.numpy.type
+        return found
 
     def list_of(self, sequence: ir.Expr | None) -> str:
         """A list of scalars as a tuple."""

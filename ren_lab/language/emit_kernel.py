@@ -4,14 +4,13 @@ Tiles are arrays that nobody changes: a load is a copy, unless its value is used
 is a view. Floating-point exceptions give infinities and NaNs without a word, as they do on the devices that are modelled.
 """
 
-from typing import Any
-
-from ren_lab.language import folding, support, walk
+from ren_lab.language import folding, walk
 from ren_lab.language import nodes as ir
 from ren_lab.language.check_program import ProgramChecker
-from ren_lab.language.dtypes import FP32, DType
+from ren_lab.language.dtypes import FP32, INT32, DType
 from ren_lab.language.emit import _PLAIN, Emitter, dtype_code
-from ren_lab.language.linear import Linear, number
+from ren_lab.language.errors import Loc
+from ren_lab.language.linear import Linear, number, numeric
 from ren_lab.language.values import ArrayValue, ScalarValue, Shape, TensorValue, TileValue, same_shape
 
 _UFUNCS = {
@@ -38,23 +37,13 @@ class KernelEmitter(Emitter):
     def write(self) -> None:
         """Write the whole function."""
         params = [self.name(param.name) for param in self.function.params]
-        with self.indented(f"def {self.title}({', '.join([*params, '*_', 'block=0', 'blocks=1'])}):"):
+        with self.whole([*params, "*_", "block=0", "blocks=1"]):
             for param in self.function.params:
                 dtype = None if param.annotation is None else param.annotation.dtype
                 if param.annotation is not None and param.annotation.kind == "scalar" and dtype is not None and dtype.is_float:
                     self.line(f"{self.name(param.name)} = {dtype_code(dtype)}({self.name(param.name)})")
             with self.indented('with np.errstate(all="ignore"):'):
                 self.block(self.function.body)
-
-    def namespace(self) -> dict[str, Any]:
-        """What the code calls."""
-        names = ("window", "put", "placed", "view", "put_items", "changed", "alike", "column", "checked_index")
-        found: dict[str, Any] = {name: getattr(support, name) for name in names}
-        if any("bfloat16" in text for text, _ in self.lines):
-            from ren_lab.language.dtypes import BF16
-
-            found["bfloat16"] = BF16.numpy.type
-        return found
 
     # -- statements -----------------------------------------------------------------------------------------------------
 
@@ -96,10 +85,11 @@ class KernelEmitter(Emitter):
                 tensor, value = op.args[0], op.args[2]
                 assert tensor is not None and value is not None
                 items = self.list_of(op.args[1])
+                code = self.element(value, self._dtype(tensor), op.loc)
                 if self.checker.proven.get(id(op), False):
-                    self.line(f"{self.expr(tensor)}[{items[1:-1].rstrip(',')}] = {self.expr(value)}")
+                    self.line(f"{self.expr(tensor)}[{items[1:-1].rstrip(',')}] = {code}")
                 else:
-                    self.line(f"put_items({self.expr(tensor)}, {items}, {self.expr(value)}, {place})")
+                    self.line(f"put_items({self.expr(tensor)}, {items}, {code}, {place})")
 
     def _store(self, op: ir.Op, tensor: ir.Expr | None, offsets: ir.Expr | None, tile: ir.Expr | None, place: str) -> None:
         assert tensor is not None and tile is not None
@@ -111,7 +101,7 @@ class KernelEmitter(Emitter):
 
     def _put(self, stmt: ir.Put) -> None:
         target = self.name(stmt.target)
-        value = self.expr(stmt.value)
+        value = self.element(stmt.value, getattr(self.checker.facts[id(stmt)], "dtype", None), stmt.loc)
         items, place = self.spans(stmt.items), self.place(stmt.loc)
         if isinstance(self.checker.facts[id(stmt)], TileValue):
             self.line(f"{target} = changed({target}, {items}, {value}, {place})")
@@ -188,8 +178,9 @@ class KernelEmitter(Emitter):
     def array_operation(self, expr: ir.Expr, op: str, args: tuple[ir.Expr, ...]) -> str:
         """An operator on arrays."""
         if op == "@":
-            return self._matmul(args[0], args[1], False, False, self._dtype(expr))
-        code = [self.expr(arg) for arg in args]
+            return self._matmul(expr, args[0], args[1], False, False, self._dtype(expr))
+        dtype = self._dtype(*(arg for arg in args if self.is_tile(arg)))
+        code = [self.element(arg, dtype, expr.loc) for arg in args]
         arrays = [arg for arg in args if self.is_tile(arg)]
         if len(arrays) > 1 and same_shape(self._shape(arrays[0]), self._shape(arrays[1])) is not True:
             return f"np.{_UFUNCS[op]}(*alike({self.place(expr.loc)}, {', '.join(code)}))"
@@ -219,13 +210,14 @@ class KernelEmitter(Emitter):
         match name:
             case "matmul":
                 out = op.attr("out_dtype") or self._dtype(*args)
-                return self._matmul(args[0], args[1], op.attr("a_trans", False), op.attr("b_trans", False), out)
+                return self._matmul(op, args[0], args[1], op.attr("a_trans", False), op.attr("b_trans", False), out)
             case "matmul_acc":
                 out = self._dtype(args[0])
-                product = self._matmul(args[1], args[2], op.attr("a_trans", False), op.attr("b_trans", False), out)
+                product = self._matmul(op, args[1], args[2], op.attr("a_trans", False), op.attr("b_trans", False), out)
                 return f"np.add(*alike({self.place(op.loc)}, {self.expr(args[0])}, {product}))"
             case "sel":
-                operands = ", ".join(self.expr(arg) for arg in args)
+                dtype = self._dtype(op)
+                operands = ", ".join([self.expr(args[0]), *(self.element(arg, dtype, op.loc) for arg in args[1:])])
                 return f"np.where(*alike({self.place(op.loc)}, {operands}))"
             case "cast":
                 return f"{self.expr(args[0])}.astype({dtype_code(op.attr('dtype'))})"
@@ -251,19 +243,23 @@ class KernelEmitter(Emitter):
     def _shaped(self, op: ir.Op, args: list[ir.Expr]) -> str:
         match op.name:
             case "create_tile":
-                return f"np.zeros({self.list_of(args[0])}, {dtype_code(op.attr('dtype'))})"
+                return f"np.zeros({self.shape(args[0], op.loc)}, {dtype_code(op.attr('dtype'))})"
             case "full":
-                return f"np.full({self.list_of(args[0])}, {self.expr(args[1])}, {dtype_code(op.attr('dtype'))})"
+                value = self.element(args[1], op.attr("dtype"), op.loc)
+                return f"np.full({self.shape(args[0], op.loc)}, {value}, {dtype_code(op.attr('dtype'))})"
             case "arange":
-                from ren_lab.language.dtypes import INT32
-
-                return f"np.arange({self.expr(args[0])}, dtype={dtype_code(op.attr('dtype', INT32))})[None, :]"
+                sizes = self.shape(ir.Sequence((args[0],)), op.loc)
+                count = f"*{sizes}" if sizes.startswith("sized") else self.expr(args[0])
+                return f"np.arange({count}, dtype={dtype_code(op.attr('dtype', INT32))})[None, :]"
             case "reshape":
-                return f"np.reshape({self.expr(args[0])}, {self.list_of(args[1])})"
+                shape, new = self._shape(args[0]), self._shape(op)
+                if _fixed(shape) and _fixed(new):  # whose elements were counted when it was checked
+                    return f"np.reshape({self.expr(args[0])}, {self.list_of(args[1])})"
+                return f"tile_reshaped({self.expr(args[0])}, {self.list_of(args[1])}, {self.place(op.loc)})"
             case "transpose":
                 return f"np.swapaxes({self.expr(args[0])}, {op.attr('axis1', -2)}, {op.attr('axis2', -1)})"
             case "concat":
-                return f"np.concatenate(({self.expr(args[0])}, {self.expr(args[1])}), axis={op.attr('axis', -1)})"
+                return self._concat(op, args[0], args[1])
             case "assemble":
                 offsets = self.list_of(args[2])
                 return f"placed({self.expr(args[0])}, {offsets}, {self.expr(args[1])}, {self.place(op.loc)})"
@@ -281,7 +277,33 @@ class KernelEmitter(Emitter):
             return _element(code, self._dtype(expr.base))
         return code
 
-    def _matmul(self, a: ir.Expr, b: ir.Expr, a_trans: bool, b_trans: bool, out: DType | None) -> str:
+    def _concat(self, op: ir.Op, a: ir.Expr, b: ir.Expr) -> str:
+        axis, one, other = op.attr("axis", -1), self._shape(a), self._shape(b)
+        if one is not None and other is not None:
+            rest = (tuple(extent for k, extent in enumerate(shape) if k != axis % len(shape)) for shape in (one, other))
+            if same_shape(*rest) is True:
+                return f"np.concatenate(({self.expr(a)}, {self.expr(b)}), axis={axis})"
+        return f"joined({self.expr(a)}, {self.expr(b)}, {axis}, {self.place(op.loc)})"
+
+    def _fits(self, a: ir.Expr, b: ir.Expr, a_trans: bool, b_trans: bool) -> bool:
+        """Whether the operands of a matrix product are known to fit."""
+        one, other = self._shape(a), self._shape(b)
+        if one is None or other is None:
+            return False
+        inner = one[-2 if a_trans else -1], other[-1 if b_trans else -2]
+        return same_shape((*one[:-2], inner[0]), (*other[:-2], inner[1])) is True
+
+    def element(self, expr: ir.Expr, dtype: DType | None, loc: Loc) -> str:
+        """A scalar that becomes an element of a type: an integer may be too large for it."""
+        code, value = self.expr(expr), self.value(expr)
+        if dtype is None or not dtype.is_int or not isinstance(value, ScalarValue) or value.literal is not None:
+            return code
+        low, high = numeric(value.form) if value.form is not None else (None, None)
+        if low is not None and high is not None and dtype.limits[0] <= low and high <= dtype.limits[1]:
+            return code
+        return f"fits({code}, {dtype.name!r}, {self.place(loc)})"
+
+    def _matmul(self, at: ir.Expr, a: ir.Expr, b: ir.Expr, a_trans: bool, b_trans: bool, out: DType | None) -> str:
         dtype = self._dtype(a, b)
         assert dtype is not None and out is not None
         inner = FP32 if dtype.is_float else out
@@ -291,7 +313,10 @@ class KernelEmitter(Emitter):
             if trans:
                 code = f"np.swapaxes({code}, -1, -2)"
             codes.append(code if dtype == inner else f"{code}.astype({dtype_code(inner)})")
-        product = f"np.matmul({', '.join(codes)})"
+        operands = ", ".join(codes)
+        if not self._fits(a, b, a_trans, b_trans):
+            operands = f"*factors({operands}, {self.place(at.loc)})"
+        product = f"np.matmul({operands})"
         return product if inner == out else f"{product}.astype({dtype_code(out)})"
 
     def _reduced(self, op: ir.Op, arg: ir.Expr) -> str:
@@ -299,6 +324,11 @@ class KernelEmitter(Emitter):
         axis = -1 if side == "row" else -2
         dtype = self._dtype(arg)
         code = self.expr(arg)
+        if what in ("argmax", "argmin", "max", "min"):
+            shape = self._shape(arg)
+            least = None if shape is None else numeric(shape[axis])[0]
+            if least is None or least < 1:
+                code = f"some({code}, {axis}, {self.place(op.loc)})"
         if what in ("argmax", "argmin"):
             return f"np.{what}({code}, axis={axis}, keepdims=True).astype(np.int32)"
         reduce = f"np.{_REDUCERS[what]}.reduce"  # the functions np.sum and so on only lead here

@@ -3,7 +3,6 @@
 from typing import Any
 
 from ren_lab.language import nodes as ir
-from ren_lab.language import support
 from ren_lab.language.check_program import ProgramChecker
 from ren_lab.language.emit import Emitter, dtype_code
 from ren_lab.language.linear import Linear, number
@@ -17,7 +16,7 @@ class OrchestrationEmitter(Emitter):
     `kernels` maps kernels to what a launch is called in the code, and to the kind of core they want.
     """
 
-    def __init__(self, function: ir.Function, checker: ProgramChecker, program: ir.Program, kinds: dict[str, str]) -> None:
+    def __init__(self, function: ir.Function, checker: ProgramChecker, program: ir.Program, kinds: dict[str, str | None]) -> None:
         super().__init__(function, checker)
         self._program = program
         self._kinds = kinds
@@ -25,18 +24,12 @@ class OrchestrationEmitter(Emitter):
     def write(self) -> None:
         """Write the whole function."""
         params = [self.name(param.name) for param in self.function.params]
-        with self.indented(f"def {self.title}({', '.join(['orch', *params])}):"):
+        with self.whole(["orch", *params]):
             self.block(self.function.body)
 
     def namespace(self) -> dict[str, Any]:
         """What the code calls, besides launches and other functions."""
-        names = ("view", "checked_index", "window", "cut", "fetch", "given", "block_count", "reshaped", "new_array", "fit")
-        found: dict[str, Any] = {name: getattr(support, name) for name in names}
-        if any("bfloat16" in text for text, _ in self.lines):
-            from ren_lab.language.dtypes import BF16
-
-            found["bfloat16"] = BF16.numpy.type
-        return found | {"ScopeMode": ScopeMode}
+        return {**super().namespace(), "ScopeMode": ScopeMode}
 
     # -- statements -----------------------------------------------------------------------------------------------------
 
@@ -51,6 +44,8 @@ class OrchestrationEmitter(Emitter):
                     given.insert(0, "ScopeMode.MANUAL")
                 with self.indented(f"with orch.scope({', '.join(given)}):"):
                     self.block(body)
+            case ir.At(body=body):
+                self.block(body)  # at a level that is carried: its tasks are submitted where it stands
             case ir.Call():
                 self._call(stmt)
             case ir.Put(target, items, value):
@@ -86,7 +81,8 @@ class OrchestrationEmitter(Emitter):
             given.append(f"[{', '.join(self._region(region) for region in touched)}]")
         if stmt.deps:
             given.append(f"({''.join(self.expr(dep) + ', ' for dep in stmt.deps)})")
-        given.append(f"kind={self._kinds[stmt.callee]!r}")
+        if self._kinds[stmt.callee] is not None:
+            given.append(f"kind={self._kinds[stmt.callee]!r}")
         if blocks is not None:
             given.append("blocks=n_blocks")
         bound = f"{self.name(stmt.task_id)} = " if stmt.task_id is not None else ""
@@ -133,7 +129,7 @@ class OrchestrationEmitter(Emitter):
         args = [arg for arg in op.args if arg is not None]
         match op.name:
             case "create_tensor":
-                return f"orch.alloc({self.list_of(args[0])}, {dtype_code(op.attr('dtype'))})"
+                return f"orch.alloc({self.shape(args[0], op.loc)}, {dtype_code(op.attr('dtype'))})"
             case "array":
                 empty = "None" if op.attr("dtype").kind == "t" else "0"
                 return f"new_array({self.expr(args[0])}, {empty}, {self.place(op.loc)})"

@@ -4,7 +4,8 @@ import functools
 import linecache
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -114,6 +115,17 @@ def told_briefly(function: _F) -> _F:
             raise error.with_traceback(None) from error.__cause__
 
     return wrapper  # type: ignore[return-value]
+
+
+@contextmanager
+def depth_told(construct: str, loc: Loc) -> Iterator[None]:
+    """Let a walk that recurses too deeply end in a `LanguageError`: what functions splice in adds to their own nests."""
+    try:
+        yield
+    except RecursionError:
+        rule = "its statements, with those of the functions that it calls, are nested too deeply"
+        remedy = "move inner loops and branches into kernels (@pl.jit.incore), or flatten them"
+        raise LanguageError(construct, rule, remedy, loc) from None
 
 
 def counted(count: int, what: str) -> str:

@@ -3,13 +3,11 @@
 from collections.abc import Callable
 from typing import Any, overload
 
-from ren_lab.language import nodes as ir
-from ren_lab.language import walk
 from ren_lab.language.annotations import FunctionType, Level
 from ren_lab.language.compile import Runnable, alone
-from ren_lab.language.errors import LanguageError, told_briefly
+from ren_lab.language.errors import LanguageError, depth_told, told_briefly
 from ren_lab.language.parse_function import Declaration
-from ren_lab.language.specialize import Specializer
+from ren_lab.language.specialize import Specializer, submits
 from ren_lab.language.structure import check_structure
 from ren_lab.language.template import Template
 
@@ -65,16 +63,25 @@ def look_at(template: Template) -> None:
     Raises:
         LanguageError: it is wrong whatever the arguments are.
     """
+    if template.function.type is not FunctionType.Inline:
+        _look(template, template.function.is_kernel)
+        return
+    likely = not submits(template)  # an inline function belongs to kernels, to the submitting side, or to both
+    try:
+        _look(template, likely)
+    except LanguageError as error:
+        try:
+            _look(template, not likely)
+        except LanguageError:
+            raise error from None
+
+
+def _look(template: Template, in_kernel: bool) -> None:
     function = template.function
-    kernel = function.is_kernel or function.type is FunctionType.Inline and not _places_anything(function)
-    check_structure(function, kernel)
-    Specializer(partial=True).instance(
-        template, tuple(p.annotation for p in function.params), kernel=kernel and not function.is_kernel
-    )
-
-
-def _places_anything(function: ir.Function) -> bool:
-    return any(isinstance(s, ir.At | ir.Spmd | ir.Scope) or isinstance(s, ir.Call) for s in walk.statements(function.body))
+    check_structure(function, in_kernel)
+    with depth_told(f"function {template.name}", function.loc):
+        annotations = tuple(param.annotation for param in function.params)
+        Specializer(partial=True).instance(template, annotations, kernel=in_kernel and not function.is_kernel)
 
 
 class _Jit:

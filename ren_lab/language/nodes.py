@@ -180,6 +180,7 @@ class Call(Stmt):
         deps: tasks it must follow besides those that are inferred.
         blocks: how many blocks run it at the same time; None for a plain task.
         regions: what the task touches, once dependencies are derived.
+        own: whether it is written `self.callee(…)`, which only a function of the same program answers.
     """
 
     callee: str
@@ -190,6 +191,7 @@ class Call(Stmt):
     deps: tuple[Expr, ...] = ()
     blocks: Expr | None = None
     regions: "Regions | None" = None
+    own: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +321,7 @@ class Param(Node):
 
 @dataclass(frozen=True, slots=True)
 class Function(Node):
-    """A function. `level` is None for the level its type implies."""
+    """A function. `level` is None for the level its type implies. `str()` is Python."""
 
     name: str
     type: FunctionType
@@ -327,6 +329,11 @@ class Function(Node):
     body: Block
     auto_scope: bool = True
     level: Level | None = None
+
+    def __str__(self) -> str:
+        from ren_lab.language.printer import print_function
+
+        return print_function(self)
 
     @property
     def is_kernel(self) -> bool:

@@ -38,6 +38,15 @@ class OpSpec:
 
 
 OPS: dict[str, OpSpec] = {}
+_NAMES = """
+sum row_sum col_sum, prod row_prod col_prod, mean row_sum col_sum, amax row_max col_max, amin row_min col_min,
+argmax row_argmax col_argmax, argmin row_argmin col_argmin, clip maximum minimum, mod rem, where sel, select sel,
+astype cast, dot matmul, mm matmul, iota arange, zeros create_tile full, ones full, empty create_tensor create_tile,
+concatenate concat, cat concat, swapaxes transpose, power mul exp, pow mul exp, multiply mul, subtract sub, divide div,
+broadcast_to row_expand col_expand, expand row_expand col_expand
+"""
+ELSEWHERE = {first: tuple(others) for first, *others in map(str.split, _NAMES.split(","))}
+"""What operations of other libraries are called here."""
 
 
 def operation(*, lists: tuple[str, ...] = (), attrs: tuple[str, ...] = ()) -> Callable[[_F], _F]:

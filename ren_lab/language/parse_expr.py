@@ -4,15 +4,16 @@ import ast
 import builtins
 import difflib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from ren_lab.language import folding
+from ren_lab.language import folding, walk
 from ren_lab.language import nodes as ir
 from ren_lab.language.annotations import CachePolicy, DynVar
 from ren_lab.language.dtypes import DType
 from ren_lab.language.errors import LanguageError, Loc
-from ren_lab.language.ops import OPS, OpSpec
+from ren_lab.language.ops import ELSEWHERE, OPS, OpSpec
 from ren_lab.language.source import Source, as_number, attribute, is_number
 
 MISSING = object()  # "not known while the program is parsed"
@@ -23,8 +24,8 @@ _BINARY: dict[type[ast.AST], str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
 }  # fmt: skip
 _UNARY: dict[type[ast.AST], str] = {ast.USub: "-", ast.Not: "not", ast.Invert: "~"}
-_DEEPEST = 100  # expressions within expressions
 _BUILTINS = {"min": "min", "max": "max", "abs": "abs"}
+_CASTS: dict[Any, str] = {float: "pl.FP32", int: "pl.INT64", bool: "pl.BOOL"}
 _SYNTAX = {
     ast.Lambda: "lambda", ast.ListComp: "a list comprehension", ast.SetComp: "a set comprehension",
     ast.DictComp: "a dict comprehension", ast.GeneratorExp: "a generator expression", ast.Await: "await",
@@ -40,6 +41,7 @@ class ExprParser:
         source: where the tree comes from.
         names: what the function sees besides its own names.
         locals: its own names.
+        self_name, own_name: what it calls its program, and what it is called itself.
         dynamics: extents that the body uses as numbers, by the name it uses.
     """
 
@@ -48,8 +50,10 @@ class ExprParser:
         self.names = names
         self.locals: set[str] = set()
         self.self_name: str | None = None
+        self.own_name: str | None = None
         self.dynamics: dict[str, DynVar] = {}
-        self._depth = 0
+        self.calls: list[ir.Stmt] = []  # of functions, in the expressions of the statement at hand: they are made before it
+        self._unsure: str | None = None  # why no call may stand here: the expression may not be computed, or again and again
 
     # -- errors ---------------------------------------------------------------------------------------------------------
 
@@ -90,8 +94,9 @@ class ExprParser:
                 except AttributeError:
                     owner = ast.unparse(node.value)
                     known = [name for name in dir(base) if not name.startswith("_")]
-                    close = difflib.get_close_matches(node.attr, known, 1)
-                    hint = f"did you mean {owner}.{close[0]}?" if close else f"look at dir({owner})"
+                    close = [name for name in ELSEWHERE.get(node.attr, ()) if name in known]
+                    close = close or difflib.get_close_matches(node.attr, known, 1)
+                    hint = f"did you mean {' or '.join(f'{owner}.{name}' for name in close)}?" if close else f"look at dir({owner})"
                     self.fail(node, ast.unparse(node), f"{owner} has no plain attribute {node.attr!r}", hint)
             case ast.Tuple() | ast.List():
                 items = [self.static(item) for item in node.elts]
@@ -124,15 +129,6 @@ class ExprParser:
 
     def expr(self, node: ast.expr) -> ir.Expr:
         """Parse an expression."""
-        if self._depth == _DEEPEST:  # so that walks over it may recurse
-            self.fail(node, "expression", f"it is nested more than {_DEEPEST} deep", "give parts of it names")
-        self._depth += 1
-        try:
-            return self._expr(node)
-        finally:
-            self._depth -= 1
-
-    def _expr(self, node: ast.expr) -> ir.Expr:
         loc = self.loc(node)
         match node:
             case ast.Constant():
@@ -149,10 +145,14 @@ class ExprParser:
                 return self._comparison(node)
             case ast.BoolOp():
                 op = "and" if isinstance(node.op, ast.And) else "or"
-                return folding.refold(ir.Logical(op, tuple(self.expr(value) for value in node.values), loc=loc))
+                first, *others = node.values
+                with self.without_calls(f"the part behind `{op}` is not always computed"):
+                    rest = [self.expr(value) for value in others]
+                return folding.refold(ir.Logical(op, (self.expr(first), *rest), loc=loc))
             case ast.IfExp():
-                made = ir.Choice(self.expr(node.test), self.expr(node.body), self.expr(node.orelse), loc=loc)
-                return folding.refold(made)
+                with self.without_calls("only one side of the if is computed"):
+                    then, other = self.expr(node.body), self.expr(node.orelse)
+                return folding.refold(ir.Choice(self.expr(node.test), then, other, loc=loc))
             case ast.Call():
                 return self.call(node)
             case ast.Attribute():
@@ -189,7 +189,9 @@ class ExprParser:
         return self.literal(node, value)
 
     def _comparison(self, node: ast.Compare) -> ir.Expr:
-        parts = [self.expr(part) for part in (node.left, *node.comparators)]
+        parts = [self.expr(node.left), self.expr(node.comparators[0])]
+        with self.without_calls("the rest of the comparison is not always computed"):
+            parts += [self.expr(part) for part in node.comparators[1:]]
         pairs = []
         for op, left, right in zip(node.ops, parts, parts[1:]):
             if type(op) not in _BINARY:
@@ -239,6 +241,13 @@ class ExprParser:
 
     # -- calls ----------------------------------------------------------------------------------------------------------
 
+    @contextmanager
+    def without_calls(self, why: str) -> Iterator[None]:
+        """Expressions in which no function is called, since the call could not be made before the statement."""
+        around, self._unsure = self._unsure, self._unsure or why
+        yield
+        self._unsure = around
+
     def construct(self, node: ast.AST) -> str | None:
         """The name of the construct that a call uses, such as "range"; None for anything else."""
         if not isinstance(node, ast.Call):
@@ -275,16 +284,38 @@ class ExprParser:
         if hasattr(value, "ren_construct"):
             self.fail(node, written, "it is no value", f"look at help({written}) for where it stands")
         if self.callee(node) is not None:
-            if value is MISSING and not isinstance(node.func, ast.Attribute):
+            if value is MISSING and not isinstance(node.func, ast.Attribute) and written != self.own_name:
                 self.unknown_name(node.func, written)
-            self.fail(node, f"call of {written}", "a call of another function stands inside an expression",
-                      f"give its result a name first: r = {written}(…)")  # fmt: skip
+            return self._called(node, written)
         if isinstance(node.func, ast.Attribute) and value is MISSING:
             self.fail(
                 node, written, "values have no methods", f"use an operation of pl, such as pl.{node.func.attr} where there is one"
             )
-        self.fail(node, f"call of {written}", "it is not an operation of the language, and bodies are not executed",
-                  "use the operations of pl, or a function decorated with @pl.jit.inline")  # fmt: skip
+        remedy = "use the operations of pl, or a function decorated with @pl.jit.inline"
+        if isinstance(value, type) and value in _CASTS:
+            remedy = f"use pl.cast(…, {_CASTS[value]})"
+        self.fail(node, f"call of {written}", "it is not an operation of the language, and bodies are not executed", remedy)
+
+    def _called(self, node: ast.Call, written: str) -> ir.Expr:
+        """A call of a function inside an expression: it is made before the statement, and its one value gets a name."""
+        if self._unsure is not None:
+            self.fail(node, f"call of {written}", f"it stands where {self._unsure}",
+                      f"give its result a name first: r = {written}(…)")  # fmt: skip
+        name = walk.fresh_name(f"{written.rpartition('.')[2]}_result", self.locals)
+        self.locals.add(name)
+        self.calls.append(self.function_call(node, (name,)))
+        return ir.Name(name, loc=self.loc(node))
+
+    def function_call(self, node: ast.Call, targets: tuple[str, ...]) -> ir.Call:
+        """A call of another function of the language, whose results get names."""
+        callee = self.callee(node)
+        assert callee is not None
+        if node.keywords or any(isinstance(arg, ast.Starred) for arg in node.args):
+            self.fail(
+                node, f"call of {callee}", "arguments are given by name or unpacked", "give them by position, as they are declared"
+            )
+        own = isinstance(node.func, ast.Attribute) and getattr(node.func.value, "id", None) == self.self_name is not None
+        return ir.Call(callee, tuple(self.expr(arg) for arg in node.args), targets, own=own, loc=self.loc(node))
 
     def operation(self, node: ast.Call, spec: OpSpec) -> ir.Expr:
         """A call of an operation."""
@@ -318,9 +349,9 @@ class ExprParser:
         value = self.static(node)
         if isinstance(value, tuple | list):
             return ir.Sequence(tuple(self.literal(node, item) for item in value), loc=self.loc(node))
-        self.fail(
-            node, construct, f"{what} is {ast.unparse(node)}, which is no list", f"give a list, one entry per axis: {what}=[…]"
-        )
+        shown = ast.unparse(node)
+        example = f"[{shown}[0], {shown}[1]]" if isinstance(node, ast.Attribute) and node.attr == "shape" else "[…]"
+        self.fail(node, construct, f"{what} is {shown}, which is no list", f"give a list, one entry per axis: {what}={example}")
 
     def _attr(self, name: str, attr: str, node: ast.expr) -> Any:
         value = self.static(node)

@@ -12,6 +12,8 @@ from ren_lab.language.parse_expr import MISSING
 from ren_lab.language.parse_stmt import StmtParser
 from ren_lab.language.source import Source
 
+_DEEPEST = 100  # statements in statements, and expressions in expressions, so that walks over them may recurse
+_COMPOUND: dict[type[ast.AST], str] = {ast.If: "if", ast.For: "for", ast.With: "with"}
 _RESERVED = {"config": "the keyword that a call gives its RunConfig by"}
 
 
@@ -58,6 +60,8 @@ class _FunctionParser(StmtParser):
         """Parse it; `annotations` are the values of annotations that Python has evaluated."""
         loc = self.header(tree)
         declaration.check(loc)
+        self._check_nesting(tree)
+        self.own_name = tree.name
         arguments = self._arguments_of(tree, declaration)
         self.locals = {a.arg for a in arguments} | _assigned(tree)
         params = []
@@ -76,6 +80,23 @@ class _FunctionParser(StmtParser):
         """The place of the `def` line alone."""
         loc = self.loc(tree)
         return replace(loc, end_line=loc.line, end_column=loc.column + len("def ") + len(tree.name))
+
+    def _check_nesting(self, tree: ast.FunctionDef) -> None:
+        """Raise for what is nested so deeply that walks over it must not recurse."""
+        stack: list[tuple[ast.AST, int, int]] = [(node, 1, 0) for node in reversed(tree.body)]
+        while stack:
+            node, statements, expressions = stack.pop()
+            if expressions > _DEEPEST:
+                self.fail(node, "expression", f"it is nested more than {_DEEPEST} deep", "give parts of it names")
+            if statements > _DEEPEST and type(node) in _COMPOUND:
+                self.fail(node, _COMPOUND[type(node)],
+                          f"it is nested more than {_DEEPEST} deep, where each elif counts as nested in the one before",
+                          "move inner parts into a function decorated with @pl.jit.inline")  # fmt: skip
+            for child in reversed(list(ast.iter_child_nodes(node))):
+                if isinstance(child, ast.stmt):
+                    stack.append((child, statements + 1, 0))
+                else:
+                    stack.append((child, statements, expressions + isinstance(child, ast.expr)))
 
     def _arguments_of(self, tree: ast.FunctionDef, declaration: Declaration) -> list[ast.arg]:
         a = tree.args

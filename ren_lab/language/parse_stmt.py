@@ -40,7 +40,11 @@ class StmtParser(ExprParser):
         result: list[ir.Stmt] = []
         for position, node in enumerate(body):
             last = position == len(body) - 1
-            result.extend(self.statement(node, may_yield and last, may_return and last))
+            around, self.calls = self.calls, []
+            made = self.statement(node, may_yield and last, may_return and last)
+            result.extend(self.calls)
+            result.extend(made)
+            self.calls = around
         return tuple(result)
 
     def statement(self, node: ast.stmt, may_yield: bool, may_return: bool) -> list[ir.Stmt]:
@@ -95,7 +99,7 @@ class StmtParser(ExprParser):
         if isinstance(value, ast.Call):
             called = self.callee(value)
             if called is not None:
-                return [self._call(value, called, ())]
+                return [self.function_call(value, ())]
         if not isinstance(value, ast.Call):
             self.fail(node, ast.unparse(node), "its value is not used", "assign it to a name, or leave it out")
         return [ir.Do(self.expr(value), loc=self.loc(node))]
@@ -118,7 +122,7 @@ class StmtParser(ExprParser):
                 return [self._submit(value, names)]
             called = self.callee(value) if construct is None else None
             if called is not None:
-                return [self._call(value, called, names)]
+                return [self.function_call(value, names)]
         if not several:
             return [ir.Assign(names[0], self.expr(value), declared, loc=loc)]
         if isinstance(value, ast.Attribute) and value.attr == "shape":
@@ -139,6 +143,9 @@ class StmtParser(ExprParser):
 
     def _augmented(self, node: ast.AugAssign) -> list[ir.Stmt]:
         read = ast.copy_location(ast.BinOp(_as_load(node.target), node.op, node.value), node)
+        if isinstance(node.target, ast.Subscript):
+            with self.without_calls("the subscript is taken twice, to read and to write"):
+                self.subscript_items(node.target)
         return self._assignment(node, node.target, read, None, False)
 
     def _return(self, node: ast.Return, may_return: bool) -> list[ir.Stmt]:
@@ -158,7 +165,7 @@ class StmtParser(ExprParser):
                 if found is not None:
                     before.append(ir.Assign(name, found, loc=loc))
                 elif isinstance(item, ast.Call) and called is not None:
-                    before.append(self._call(item, called, (name,)))
+                    before.append(self.function_call(item, (name,)))
                 found = ir.Name(name, loc=self.loc(item))
             values.append(found)
         return [*before, ir.Return(tuple(values), loc=loc)]
@@ -195,13 +202,6 @@ class StmtParser(ExprParser):
 
     # -- calls of functions ---------------------------------------------------------------------------------------------
 
-    def _call(self, node: ast.Call, callee: str, targets: tuple[str, ...]) -> ir.Stmt:
-        if node.keywords or any(isinstance(arg, ast.Starred) for arg in node.args):
-            self.fail(
-                node, f"call of {callee}", "arguments are given by name or unpacked", "give them by position, as they are declared"
-            )
-        return ir.Call(callee, tuple(self.expr(arg) for arg in node.args), targets, loc=self.loc(node))
-
     def _submit(self, node: ast.Call, targets: tuple[str, ...]) -> ir.Stmt:
         called = self.callee(ast.Call(node.args[0], [], [])) if node.args else None
         if called is None:
@@ -215,6 +215,7 @@ class StmtParser(ExprParser):
         regions = None
         if set(keywords) & {"reads", "writes", "updates"}:
             regions = ir.Regions(*(self._list(keywords.get(role)) for role in ("reads", "writes", "updates")))
+        kernel = node.args[0]
         return ir.Call(
             called,
             tuple(self.expr(arg) for arg in node.args[1:]),
@@ -224,6 +225,7 @@ class StmtParser(ExprParser):
             self._list(keywords.get("deps")),
             self.expr(keywords["blocks"]) if "blocks" in keywords else None,
             regions,
+            own=isinstance(kernel, ast.Attribute) and getattr(kernel.value, "id", None) == self.self_name is not None,
             loc=self.loc(node),
         )
 
@@ -237,19 +239,17 @@ class StmtParser(ExprParser):
 
     def _if(self, node: ast.If, may_return: bool) -> list[ir.Stmt]:
         condition = self.expr(node.test)
-        if isinstance(condition, ir.Const) and isinstance(condition.value, bool):
+        written = isinstance(node.test, ast.Constant)  # `if True:` is what passes leave to be taken later
+        if isinstance(condition, ir.Const) and isinstance(condition.value, bool) and not written:
             return list(settle(self.block(node.body if condition.value else node.orelse, True, may_return)))
-        then, other = self.block(node.body, True), self.block(node.orelse, True)
-        yields = [walk.last_yield(block) for block in (then, other)]
-        if (yields[0] is None) != (yields[1] is None):
-            self.fail(node, "if", "one branch yields a value and the other does not", "yield from both branches, or from none")
-        if yields[0] is not None and yields[1] is not None and yields[0].targets != yields[1].targets:
-            self.fail(
-                node,
-                "if",
-                f"its branches yield to {yields[0].targets} and {yields[1].targets}",
-                "yield to the same names in both branches",
-            )
+        then, other = aligned(self.block(node.body, True), self.block(node.orelse, True))
+        ends = [walk.last_yield(block) for block in (then, other)]
+        if any(end is not None for end in ends):
+            one, two = (_handed_out(block) for block in (then, other))  # a branch may end in an if, such as an elif, that does
+            if one is None or two is None:
+                self.fail(node, "if", "one branch yields a value and the other does not", "yield from both branches, or from none")
+            if one != two:
+                self.fail(node, "if", f"its branches yield to {one} and {two}", "yield to the same names in both branches")
         return [ir.If(condition, then, other, loc=self.loc(node))]
 
     def _for(self, node: ast.For) -> list[ir.Stmt]:
@@ -348,7 +348,9 @@ class StmtParser(ExprParser):
             self.fail(first, "pl.while_", "its body does not begin with pl.cond", "make `pl.cond(x < 10)` its first statement")
         body = self.block(node.body[1:], True)
         self._check_yield(node, "pl.while_", body, len(carried))
-        return ir.While(self.expr(condition.args[0]), body, carried, loc=self.loc(node))
+        with self.without_calls("the condition is computed before each turn"):
+            holds = self.expr(condition.args[0])
+        return ir.While(holds, body, carried, loc=self.loc(node))
 
     # -- with -----------------------------------------------------------------------------------------------------------
 
@@ -455,8 +457,11 @@ class StmtParser(ExprParser):
 
     def _annotation_value(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            node = ast.copy_location(ast.parse(node.value, mode="eval").body, node)
-            ast.fix_missing_locations(node)
+            try:
+                written = ast.parse(node.value, mode="eval").body
+            except (SyntaxError, ValueError):
+                self.fail(node, "annotation", f"the text {node.value!r} is no Python", "write pl.Tensor[[64, 128], pl.FP32]")
+            node = ast.fix_missing_locations(ast.copy_location(written, node))
         if isinstance(node, ast.Subscript):
             base = self.static(node.value)
             if base not in _SUBSCRIPTED:
@@ -478,6 +483,40 @@ class StmtParser(ExprParser):
                 node, f"annotation {ast.unparse(node)}", "it is not known where this function is", "define the names it uses above"
             )
         return value
+
+
+def _handed_out(block: ir.Block) -> tuple[str, ...] | None:
+    """The names that a branch yields to; None where it yields nothing."""
+    last = block[-1] if block else None
+    match last:
+        case ir.Yield(targets):
+            return targets
+        case ir.Scope(body=body):
+            return _handed_out(body)
+        case ir.If(_, then, other) if (names := _handed_out(then)) == _handed_out(other):
+            return names
+    return None
+
+
+def aligned(then: ir.Block, other: ir.Block) -> tuple[ir.Block, ir.Block]:
+    """Two branches, with the yield of one where the other yields to the same names and an if around its own was settled."""
+    ends = [walk.last_yield(block) for block in (then, other)]
+    if ends[0] is not None and ends[1] is None:
+        return then, _unsettled(other, ends[0].targets)
+    if ends[1] is not None and ends[0] is None:
+        return _unsettled(then, ends[1].targets), other
+    return then, other
+
+
+def _unsettled(block: ir.Block, targets: tuple[str, ...]) -> ir.Block:
+    match block[-1] if block else None:
+        case ir.Scope(body=body) as last:
+            return (*block[:-1], replace(last, body=_unsettled(body, targets)))
+        case ir.Assign(target, value, None) as last if (target,) == targets:
+            return (*block[:-1], ir.Yield(targets, (value,), loc=last.loc))
+        case ir.Unpack(names, values) as last if names == targets:
+            return (*block[:-1], ir.Yield(targets, values, loc=last.loc))
+    return block
 
 
 def settle(block: ir.Block) -> ir.Block:

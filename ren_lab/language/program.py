@@ -1,6 +1,7 @@
 """Programs: classes of functions, and programs given as text."""
 
 import ast
+import difflib
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from ren_lab.language.jit import FunctionTemplate, JitFunction, function, jit, l
 from ren_lab.language.parse_expr import MISSING, ExprParser
 from ren_lab.language.parse_function import Declaration, parse_function
 from ren_lab.language.source import Source, as_number, is_number, text_tree
-from ren_lab.language.template import Template
+from ren_lab.language.template import RECURSION, Template
 
 _KINDS = (jit, jit.host, jit.incore, jit.inline, jit.opaque, function)
 
@@ -34,9 +35,33 @@ class Program(Runnable):
         self._loc = loc
         for template in self.functions.values():
             template.methods = self.functions
+        self._check_calls()
         super().__init__(self._chosen())
         for template in self.functions.values():
             look_at(template)
+
+    def _check_calls(self) -> None:
+        """Raise for calls of functions that are not there, and for functions that call themselves."""
+        calls: dict[str, list[ir.Call]] = {}
+        for name, template in self.functions.items():
+            made = [stmt for stmt in walk.statements(template.function.body) if isinstance(stmt, ir.Call)]
+            calls[name] = [call for call in made if call.own or call.callee in self.functions]
+        for call in (call for found in calls.values() for call in found if call.callee not in self.functions):
+            close = difflib.get_close_matches(call.callee, self.functions, 1)
+            raise LanguageError(
+                f"call of self.{call.callee}", f"the program {self.__name__} has no function {call.callee!r}",
+                f"did you mean self.{close[0]}?" if close else "define it in the class, decorated with @pl.function", call.loc,
+            )  # fmt: skip
+        for name in calls:
+            reached: set[str] = set()
+            stack = list(calls[name])
+            while stack:
+                call = stack.pop()
+                if call.callee == name:
+                    raise LanguageError(f"call of self.{name}", *RECURSION, call.loc)
+                if call.callee not in reached:
+                    reached.add(call.callee)
+                    stack.extend(calls[call.callee])
 
     def _chosen(self) -> Template:
         called = {s.callee for t in self.functions.values() for s in walk.statements(t.function.body) if isinstance(s, ir.Call)}

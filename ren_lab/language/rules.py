@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ren_lab.language import nodes as ir
-from ren_lab.language.dtypes import BOOL, INDEX, INT32, DType
+from ren_lab.language.dtypes import BOOL, FP32, INDEX, INT32, DType
 from ren_lab.language.linear import Linear, number, unknown
 from ren_lab.language.values import (
     ArrayValue,
@@ -29,6 +29,8 @@ RULES: dict[str, Rule] = {}
 
 FLOATS, INTS, NUMBERS, BITS = "floating point", "integers", "numbers", "integers or Booleans"
 _KINDS = {FLOATS: "f", INTS: "iu", NUMBERS: "fiu", BITS: "iub", "anything": "fiub"}
+LARGEST = 2**1023  # of the integers that are written where a floating-point number is wanted
+MOST_BITS = 4096  # of a shift or a power; larger numbers are not meant
 _EXTENT_RULE = "one extent per axis, each at least 1"
 
 
@@ -55,7 +57,7 @@ def common_dtype(check: "ExprChecker", op: ir.Op, values: list[Value]) -> DType 
     for value in values:
         if not isinstance(value, TileValue | TensorValue | ScalarValue):
             settled = False
-        elif not (isinstance(value, ScalarValue) and value.literal is not None):
+        elif not (isinstance(value, ScalarValue) and (value.literal is not None or value.weak)):
             if value.dtype is None:
                 settled = False
             elif typed is None:
@@ -63,13 +65,18 @@ def common_dtype(check: "ExprChecker", op: ir.Op, values: list[Value]) -> DType 
             elif typed != value.dtype:
                 check.fail(op, f"its operands are {typed!r} and {value.dtype!r}; nothing is promoted silently",
                            f"convert one: pl.cast(…, {typed!r})")  # fmt: skip
-    literals = [v.literal for v in values if isinstance(v, ScalarValue) and v.literal is not None]
+    scalars = [v for v in values if isinstance(v, ScalarValue)]
+    literals = [v.literal for v in scalars if v.literal is not None]
     if typed is None:
-        if not settled or not literals or any(isinstance(v, float) for v in literals):
+        if not settled or not literals or any(v.weak for v in scalars):
+            for written in literals if any(v.weak for v in scalars) else ():
+                check_literal(check, op, written, FP32)
             return None
         return BOOL if all(isinstance(v, bool) for v in literals) else INDEX
     for written in literals:
         check_literal(check, op, written, typed)
+    if not typed.is_float and any(v.weak for v in scalars):
+        check.fail(op, f"a floating-point number meets {typed!r}", "convert one of them with pl.cast")
     return typed
 
 
@@ -83,6 +90,8 @@ def check_literal(check: "ExprChecker", op: ir.Op, written: Any, dtype: DType) -
             check.fail(op, f"the number {written!r} meets {dtype!r}", "write an int, or convert the other operand with pl.cast")
     elif dtype.kind == "b":
         check.fail(op, f"the number {written} meets {dtype!r}", "write True or False, or convert with pl.cast")
+    elif dtype.is_float and abs(written) > LARGEST:
+        check.fail(op, f"the number {written} is outside {dtype!r}", "write a floating-point number")
     elif dtype.is_int and not dtype.limits[0] <= written <= dtype.limits[1]:
         check.fail(op, f"the number {written} is outside {dtype!r}, which holds {dtype.limits[0]} to {dtype.limits[1]}",
                    "use a wider type: pl.cast")  # fmt: skip
@@ -128,8 +137,11 @@ def _one_shape(check: "ExprChecker", op: ir.Op, tiles: list[TileValue]) -> Shape
 
 
 def _scalar(check: "ExprChecker", op: ir.Op, values: list[Value], dtype: DType | None, result: DType | None) -> Value:
+    check_second(check, op, op.name, values)
     if result is not None:
         return ScalarValue(result)
+    if dtype is None and any(isinstance(v, ScalarValue) and v.weak for v in values):
+        return ScalarValue(None, weak=all(isinstance(v, ScalarValue) and (v.weak or v.literal is not None) for v in values))
     if dtype is not None and dtype.is_int:
         signs = {"add": "+", "sub": "-", "mul": "*", "floor_div": "//", "rem": "%", "min": "min", "max": "max",
                  "maximum": "max", "minimum": "min"}  # fmt: skip
@@ -138,6 +150,20 @@ def _scalar(check: "ExprChecker", op: ir.Op, values: list[Value], dtype: DType |
             return ScalarValue(dtype, check.arithmetic.apply(signs[op.name], *forms))
         return ScalarValue(dtype, number(0) - forms[0] if op.name == "neg" else unknown())
     return ScalarValue(dtype)
+
+
+def check_second(check: "ExprChecker", op: ir.Node, name: str, values: list[Value], construct: str | None = None) -> None:
+    """Raise for a division by 0, and a shift or a power out of range, where the number is known and the code surely runs."""
+    second = values[1] if len(values) > 1 else None
+    form = second.form if isinstance(second, ScalarValue) else None
+    if form is None or form.value is None or check.uncertain or check.quiet:
+        return
+    if name in ("floor_div", "rem") and form.value == 0:
+        check.fail(op, "it divides by 0", "give another divisor, or guard it with an if")
+    if name == "shr" and form.value < 0:
+        check.fail(op, f"its second operand is {form.value}", "give 0 or more")
+    if name in ("shl", "**") and not 0 <= form.value <= MOST_BITS:
+        check.fail(op, f"its second operand is {form.value}", f"give 0 to {MOST_BITS}", construct)
 
 
 def _register(names: str, kinds: str, result: DType | None = None) -> None:
@@ -174,7 +200,9 @@ def _select(check: "ExprChecker", op: ir.Op, values: list[Value]) -> Value:
         check.fail(op, f"its mask is {describe(mask)}", "give a Boolean, such as pl.gt(a, b)")
     tiles = [v for v in (mask, *choices) if isinstance(v, TileValue)]
     if not tiles:
-        return Value() if _undecided([mask, *choices]) else ScalarValue(common_dtype(check, op, choices))
+        if _undecided([mask, *choices]):
+            return Value()
+        return _scalar(check, op, choices, INDEX if _mixed_integers(choices) else common_dtype(check, op, choices), None)
     return TileValue(_one_shape(check, op, tiles), common_dtype(check, op, choices))
 
 

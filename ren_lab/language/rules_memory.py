@@ -201,6 +201,8 @@ def check_scalar(check: "ExprChecker", op: ir.Op, value: Value, dtype: DType | N
         return
     if value.literal is not None:
         check_literal(check, op, value.literal, dtype)
+    elif value.weak and not dtype.is_float:
+        check.fail(op, f"{describe(value)} goes into {dtype!r}", f"convert it: pl.cast(…, {dtype!r})")
     elif value.dtype is not None and value.dtype != dtype:
         check.fail(
             op,
@@ -293,7 +295,8 @@ def put(check: "ExprChecker", stmt: ir.Put) -> Value:
         is_task = isinstance(value, TaskValue)
         if type(value) is not Value and is_task != (target.dtype.kind == "t"):
             check.fail(stmt, f"{describe(value)} goes into {describe(target)}", "store what the array holds", "assignment")
-        if not is_task:
+        both_ints = isinstance(value, ScalarValue) and value.is_int and target.dtype.is_int  # exact numbers, whatever their width
+        if not is_task and not both_ints:
             check_scalar(check, op, value, target.dtype)
         return target
     check.want_kernel(op)

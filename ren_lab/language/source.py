@@ -79,6 +79,9 @@ def text_tree(text: str, filename: str | None) -> tuple[ast.Module, Source]:
     except SyntaxError as error:
         line, column = error.lineno or 1, error.offset or 1
         raise LanguageError("syntax", f"{error.msg}", "write valid Python", Loc(name, line, column, line, column + 1)) from None
+    except (ValueError, RecursionError, MemoryError) as error:  # zero bytes, and what is too deep for Python's parser
+        rule = f"Python cannot read it: {error}"
+        raise LanguageError("syntax", rule, "write valid Python, nested less deeply", Loc(name, 1)) from None
 
 
 def names_of(function: Callable[..., Any]) -> Mapping[str, Any]:

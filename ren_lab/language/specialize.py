@@ -8,7 +8,7 @@ from ren_lab.language import walk
 from ren_lab.language.annotations import Annotation, DynVar, FunctionType, Level
 from ren_lab.language.check_calls import CallChecker, Summary, finished
 from ren_lab.language.structure import check_structure
-from ren_lab.language.template import Template
+from ren_lab.language.template import RECURSION, Template
 from ren_lab.language.values import Value
 
 Annotations = tuple[Annotation | None, ...]
@@ -87,16 +87,21 @@ class _Checker(CallChecker):
         self.enter(self.in_kernel)
         return self.run()
 
+    def submits(self, call: ir.Call) -> bool:
+        """Whether a function that is called submits or allocates; one that is not there yet may do either."""
+        return _called_submits(self._template, call, ())
+
     def resolve(self, stmt: ir.Call, args: list[Value]) -> Summary | None:
         """Find the function by name, and specialize it."""
-        found = self._template.lookup(stmt.callee)
+        found = self._template.lookup(stmt.callee, stmt.own)
+        itself = stmt.callee == self._template.name and not self._template.methods  # a name that is bound once it is decorated
+        if itself or found is not None and self._specializer.is_open(found):
+            self.refuse(stmt, *RECURSION)
         if found is None:
             if not self._specializer.partial:
                 self.refuse(stmt, "there is no such function", "define it, decorated, where this function sees it")
             return None
         kind = found.function.type
-        if self._specializer.is_open(found):
-            self.refuse(stmt, "it calls itself, directly or through others", "use a loop")
         entries = kind is FunctionType.Orchestration and not found.methods and found.declaration.standalone
         if entries and self.function.level is not Level.HOST:
             self.refuse(stmt, "it is an entry of its own (@pl.jit), which other entries do not call",
@@ -104,3 +109,15 @@ class _Checker(CallChecker):
         annotations = self.annotated(stmt, found.function, args)
         inside = self.in_kernel and kind is not FunctionType.Orchestration
         return self._specializer.instance(found, annotations, inside)
+
+
+def submits(template: Template, around: tuple[Template, ...] = ()) -> bool:
+    """Whether an inline function submits or allocates, by itself or through others; `around` are those on the way to it."""
+    return walk.holds_tasks(template.function.body, lambda call: _called_submits(template, call, (*around, template)))
+
+
+def _called_submits(template: Template, call: ir.Call, around: tuple[Template, ...]) -> bool:
+    found = template.lookup(call.callee, call.own)
+    if found is None or found in around:
+        return False
+    return found.function.type is not FunctionType.Inline or submits(found, around)

@@ -1,12 +1,16 @@
-"""What generated code calls: accesses that could not be proven to be within bounds when the program was compiled."""
+"""What generated code calls: what could not be proven to be right when the program was compiled, and is checked as it runs."""
 
+import math
 from typing import Any
 
 import numpy as np
 
+from ren_lab.language.dtypes import DTYPES
 from ren_lab.language.errors import LanguageError, Loc
+from ren_lab.language.rules import MOST_BITS
 
 _BOUNDS = "keep offset + extent within the shape, and offsets at 0 or more (nothing counts from the end)"
+_GUARD = "give another number, or guard it with an if"
 _LONGEST_ARRAY = 2**24  # entries; beyond it a program means a tensor
 Item = int | slice
 
@@ -151,8 +155,130 @@ def block_count(count: int, loc: Loc) -> int:
 
 def reshaped(array: np.ndarray, shape: tuple[int, ...], loc: Loc) -> np.ndarray:
     """An array in another shape, sharing its memory."""
-    made = array.reshape(shape) if np.prod(shape, dtype=int) == array.size else None
+    made = array.reshape(shape) if min(shape) >= 0 and math.prod(shape) == array.size else None
     if made is None or not np.shares_memory(made, array):
         rule = f"{list(array.shape)} (strides {list(array.strides)}) has no view of shape {list(shape)}"
         raise LanguageError("pl.reshape", rule, "give a shape of as many elements, and contiguous memory", loc)
     return made
+
+
+# -- numbers ----------------------------------------------------------------------------------------------------------------
+
+
+def floor_div(a: int, b: int, loc: Loc) -> int:
+    """`a // b`, checked."""
+    if not b:
+        raise LanguageError("`//`", f"it divides {a} by 0", _GUARD, loc)
+    return a // b
+
+
+def rem(a: int, b: int, loc: Loc) -> int:
+    """`a % b`, checked."""
+    if not b:
+        raise LanguageError("`%`", f"it divides {a} by 0", _GUARD, loc)
+    return a % b
+
+
+def _second(sign: str, b: int, loc: Loc) -> int:
+    if not 0 <= b <= MOST_BITS:
+        raise LanguageError(f"`{sign}`", f"its second operand is {b}", f"give 0 to {MOST_BITS}, or guard it with an if", loc)
+    return b
+
+
+def shl(a: int, b: int, loc: Loc) -> int:
+    """`a << b`, checked."""
+    return a << _second("<<", b, loc)
+
+
+def shr(a: int, b: int, loc: Loc) -> int:
+    """`a >> b`, checked."""
+    if b < 0:
+        raise LanguageError("`>>`", f"its second operand is {b}", "give 0 or more, or guard it with an if", loc)
+    return a >> b
+
+
+def power(a: int, b: int, loc: Loc) -> int:
+    """`a ** b`, checked."""
+    return a ** _second("**", b, loc)
+
+
+def ratio(a: Any, b: Any) -> Any:
+    """`a / b`; by 0 it is an infinity or a NaN, for Python's floats, too."""
+    try:
+        return a / b
+    except ZeroDivisionError:
+        return float(np.divide(a, b))
+
+
+def whole(value: Any, loc: Loc) -> int:
+    """A number as an integer, rounded towards zero."""
+    try:
+        return int(value)
+    except (ValueError, OverflowError):
+        raise LanguageError("pl.cast", f"{value} is no integer", _GUARD, loc) from None
+
+
+def floating(make: Any, value: int) -> Any:
+    """An integer as a floating-point number that `make` makes; an infinity where it is too large."""
+    try:
+        return make(value)
+    except OverflowError:
+        return make(math.inf if value > 0 else -math.inf)
+
+
+def fits(value: int, dtype: str, loc: Loc) -> int:
+    """An integer that is to become an element of a type, checked."""
+    low, high = DTYPES[dtype].limits
+    if not low <= value <= high:
+        rule = f"the number {value} is outside pl.{dtype}, which holds {low} to {high}"
+        raise LanguageError("number", rule, "use a wider type: pl.cast", loc)
+    return value
+
+
+def turns(start: int, stop: int, step: int, loc: Loc) -> range:
+    """The turns of a loop, checked."""
+    if not step:
+        raise LanguageError("loop", "its step is 0", "give a step above or below 0", loc)
+    return range(start, stop, step)
+
+
+# -- shapes -----------------------------------------------------------------------------------------------------------------
+
+
+def sized(shape: tuple[int, ...], loc: Loc) -> tuple[int, ...]:
+    """The shape of something new, checked."""
+    if min(shape) < 1:
+        raise LanguageError("shape", f"it is {list(shape)}", "give extents of at least 1, or guard it with an if", loc)
+    return shape
+
+
+def tile_reshaped(array: np.ndarray, shape: tuple[int, ...], loc: Loc) -> np.ndarray:
+    """A tile in another shape, checked."""
+    if min(shape) < 0 or math.prod(shape) != array.size:
+        rule = f"{list(array.shape)} has {array.size} elements and {list(shape)} has {math.prod(shape)}"
+        raise LanguageError("pl.reshape", rule, "give a shape of as many elements", loc)
+    return array.reshape(shape)
+
+
+def joined(a: np.ndarray, b: np.ndarray, axis: int, loc: Loc) -> np.ndarray:
+    """Two tiles joined along an axis, checked."""
+    if any(x != y for k, (x, y) in enumerate(zip(a.shape, b.shape)) if k != axis % a.ndim):
+        rule = f"its operands have shapes {list(a.shape)} and {list(b.shape)}"
+        raise LanguageError("pl.concat", rule, f"let them differ along axis {axis % a.ndim} only", loc)
+    return np.concatenate((a, b), axis=axis)
+
+
+def factors(a: np.ndarray, b: np.ndarray, loc: Loc) -> tuple[np.ndarray, np.ndarray]:
+    """The operands of a matrix product, once their shapes are known to fit."""
+    if a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
+        rule = f"{list(a.shape)} times {list(b.shape)}: the {'inner' if a.shape[:-2] == b.shape[:-2] else 'leading'} extents differ"
+        raise LanguageError("pl.matmul", rule, "give [m, k] and [k, n], in stacks of equal extents", loc)
+    return a, b
+
+
+def some(array: np.ndarray, axis: int, loc: Loc) -> np.ndarray:
+    """An array of which one element per row or column is chosen: there must be one."""
+    if not array.shape[axis]:
+        rule = f"the operand has the shape {list(array.shape)}, and nothing is the largest or smallest of no elements"
+        raise LanguageError("reduction", rule, _GUARD, loc)
+    return array

@@ -8,6 +8,11 @@ from ren_lab.language.errors import LanguageError
 from ren_lab.language.parse_function import Declaration, parse_function
 from ren_lab.language.source import function_tree, names_of
 
+RECURSION = (
+    "it is recursion: the function calls itself, directly or through others",
+    "use a loop; a program is compiled as a whole, with every call in its place",
+)
+
 
 class Template:
     """A parsed function, and the names by which it calls others.
@@ -44,14 +49,14 @@ class Template:
         """The function's name."""
         return self.function.name
 
-    def lookup(self, name: str) -> "Template | None":
-        """The function that a call names; None where there is none yet.
+    def lookup(self, name: str, own: bool = False) -> "Template | None":
+        """The function that a call names; None where there is none yet. `own` is for functions of the same program only.
 
         Raises:
             LanguageError: the name means something else.
         """
-        if name in self.methods:
-            return self.methods[name]
+        if name in self.methods or own:
+            return self.methods.get(name)
         head, *rest = name.split(".")
         if head not in self.names:
             return None

@@ -49,16 +49,18 @@ class ScalarValue(Value):
         dtype: its type; of a literal, the type it takes if nothing else decides.
         form: what is known of an integer.
         literal: the number, where it is written in the program: it takes the type of the other operand.
+        weak: whether it is a floating-point number made of written ones only: it takes the type of the other operand, too.
     """
 
     dtype: DType | None
     form: Linear | None = None
     literal: Any = None
+    weak: bool = False
 
     @property
     def is_int(self) -> bool:
         """Whether it is an integer, or may be one."""
-        return self.dtype is None or self.dtype.is_int
+        return not self.weak and (self.dtype is None or self.dtype.is_int)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def literal(value: Any) -> Value:
         return ScalarValue(BOOL, None, value)
     if isinstance(value, int):
         return ScalarValue(INDEX, number(value), value)
-    return ScalarValue(None, None, value)
+    return ScalarValue(None, None, value, weak=True)
 
 
 def shape_text(shape: Shape) -> str:
@@ -140,12 +142,14 @@ def describe(value: Value) -> str:
             return f"a tensor {shape_text(shape)}" + ("" if dtype is None else f" of {dtype!r}")
         case TileValue(shape, dtype):
             return f"a tile {shape_text(shape)}" + ("" if dtype is None else f" of {dtype!r}")
-        case ScalarValue(dtype, _, written):
+        case ScalarValue(dtype, _, written, weak):
             if written is not None:
                 return f"the number {written!r}"
+            if weak:
+                return "a floating-point number"
             return "a scalar" if dtype is None else f"a scalar of {dtype!r}"
         case TaskValue():
-            return "a task id"
+            return "a task id, or None"
         case ArrayValue(_, dtype):
             return f"an array of {dtype!r}"
     return "a value of unknown type"
@@ -204,13 +208,18 @@ def _joined_shape(a: Shape, b: Shape) -> Shape:
 
 
 def _join_scalars(a: ScalarValue, b: ScalarValue, arithmetic: Arithmetic) -> Value | None:
+    if a.weak != b.weak:
+        strong = b if a.weak else a
+        if strong.dtype is not None and not strong.dtype.is_float:
+            return None
+        return ScalarValue(strong.dtype)
     if a.dtype is not None and b.dtype is not None and a.dtype != b.dtype:
         if not (a.dtype.is_int and b.dtype.is_int):
             return None
         return index(None if a.form is None or b.form is None else arithmetic.hull([a.form, b.form]))
     form = None if a.form is None or b.form is None else arithmetic.hull([a.form, b.form])
     literal = a.literal if type(a.literal) is type(b.literal) and repr(a.literal) == repr(b.literal) else None
-    return ScalarValue(a.dtype or b.dtype, form, literal)
+    return ScalarValue(a.dtype or b.dtype, form, literal, a.weak)
 
 
 def value_of(annotation: Annotation, extents: tuple[Linear, ...] | None, root: str) -> Value:

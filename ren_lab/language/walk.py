@@ -14,8 +14,10 @@ from ren_lab.language.nodes import (
     If,
     Name,
     Node,
+    Op,
     Put,
     Regions,
+    Return,
     Scope,
     SetCachePolicy,
     Spmd,
@@ -155,6 +157,29 @@ def last_yield(block: Block) -> Yield | None:
             case _:
                 return None
     return None
+
+
+def holds_tasks(block: Block, called: Callable[[Call], bool]) -> bool:
+    """Whether a block submits or allocates; `called` says it of the functions that it calls."""
+    for stmt in statements(block):
+        if isinstance(stmt, At | Spmd | Scope) or isinstance(stmt, Call) and (stmt.submit or called(stmt)):
+            return True
+        if any(isinstance(expr, Op) and expr.name in ("create_tensor", "array") for expr in all_exprs(stmt)):
+            return True
+    return False
+
+
+def returns(block: Block) -> bool:
+    """Whether a block ends in a return, inside a scope or not."""
+    while block:
+        match block[-1]:
+            case Return():
+                return True
+            case Scope(body=body):
+                block = body
+            case _:
+                return False
+    return False
 
 
 def fresh_name(base: str, taken: "set[str] | dict[str, Any]") -> str:

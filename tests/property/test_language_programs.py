@@ -83,6 +83,7 @@ def kernel_bodies(draw, names, tiles=(), depth=1):
                     draw(st.sampled_from(TENSORS)),
                     draw(st.sampled_from(TENSORS[2:])),
                     draw(blocks_of(names)),
+                    draw(st.booleans()),
                 )
             )
     return result
@@ -114,7 +115,11 @@ def programs(draw, names=("n",), depth=2, manual=False, top=True):
         elif kind == "carry":
             var = f"x{depth}"
             body = draw(programs((*names, var), depth - 1, manual, False))
-            result.append(("carry", draw(st.booleans()), draw(st.integers(1, 3)), var, draw(scalars((*names, var))), body))
+            seen = (*names, var)
+            updates = [draw(scalars(seen))]
+            conditions_of = [draw(conditions(seen)) for _ in range(draw(st.integers(0, 2)))]  # of an if, and of an elif
+            updates += [draw(scalars(seen)) for _ in conditions_of]
+            result.append(("carry", draw(st.booleans()), draw(st.integers(1, 3)), var, conditions_of, updates, body))
         elif kind == "helper":
             result.append(("helper", draw(st.sampled_from(["kernel", "spliced"])), draw(blocks_of(names)), draw(blocks_of(names))))
         elif kind == "manual":
@@ -224,7 +229,7 @@ class Render:
                 for head, body in zip((f"if {scalar(condition)}:", "else:"), bodies):
                     self.line(depth, head)
                     self.block(body, depth + 1)
-            case ("carry", as_while, turns, var, update, body):
+            case ("carry", as_while, turns, var, conditions, updates, body):
                 self.count += 1
                 new = f"next{self.count}"
                 if as_while:
@@ -233,7 +238,14 @@ class Render:
                 else:
                     self.line(depth, f"for c{var}, ({var},) in pl.range({turns}, init_values=(1,)):")
                 self.block(body, depth + 1)
-                values = ([f"c{var} + 1"] if as_while else []) + [f"{scalar(update)} % 11"]
+                chosen = scalar(updates[0])
+                if conditions:
+                    heads = [f"{'el' * (k > 0)}if {scalar(condition)}:" for k, condition in enumerate(conditions)]
+                    for head, update in zip([*heads, "else:"], updates):
+                        self.line(depth + 1, head)
+                        self.line(depth + 2, f"chosen{self.count} = pl.yield_({scalar(update)})")
+                    chosen = f"chosen{self.count}"
+                values = ([f"c{var} + 1"] if as_while else []) + [f"{chosen} % 11"]
                 targets = ([f"turns{self.count}"] if as_while else []) + [new]
                 self.line(depth + 1, f"{', '.join(targets)} = pl.yield_({', '.join(values)})")
                 self.line(depth, f"if {new} > 100:")
@@ -283,12 +295,19 @@ class Render:
                     for head, inner in zip((f"if {scalar(condition)}:", "else:"), bodies):
                         self.line(depth, head)
                         self.kernel(inner, depth + 1)
-                case ("accumulate", turns, source, target, block):
+                case ("accumulate", turns, source, target, block, branches):
                     self.count += 1
                     total = f"total{self.count}"
                     self.line(depth, f"zero{self.count} = pl.full([ROWS, COLS], pl.INT32, 0)")
                     self.line(depth, f"for j, (acc{self.count},) in pl.range({turns}, init_values=(zero{self.count},)):")
-                    self.line(depth + 1, f"{total} = pl.yield_(pl.add(acc{self.count}, {source}[j * ROWS:(j + 1) * ROWS, :]))")
+                    part = f"{source}[j * ROWS:(j + 1) * ROWS, :]"
+                    if branches:
+                        self.line(depth + 1, "if j == 1:")
+                        self.line(depth + 2, f"part{self.count} = pl.yield_(pl.mul({part}, 3))")
+                        self.line(depth + 1, "else:")
+                        self.line(depth + 2, f"part{self.count} = pl.yield_({part})")
+                        part = f"part{self.count}"
+                    self.line(depth + 1, f"{total} = pl.yield_(pl.add(acc{self.count}, {part}))")
                     self.line(depth, f"pl.store({total}, [{scalar(block)} * ROWS, 0], {target})")
 
 
@@ -343,13 +362,14 @@ class Plain:
                         self.block(bodies[0])
                     elif len(bodies) > 1:
                         self.block(bodies[1])
-                case ("carry", _, turns, var, update, inner):
+                case ("carry", _, turns, var, conditions, updates, inner):
                     x = 1
                     for _ in range(turns):
                         self.vars[var] = x
                         self.block(inner)
                         self.vars[var] = x
-                        x = self.value(update) % 11
+                        taken = next((k for k, condition in enumerate(conditions) if self.value(condition)), -1)
+                        x = self.value(updates[taken]) % 11
                 case ("helper", which, source, target):
                     tile = self.rows("a", source).copy()
                     self.rows("out", target)[:] = tile + 1 if which == "kernel" else tile * 2
@@ -378,10 +398,10 @@ class Plain:
                         self.kernel(bodies[0], tiles)
                     elif len(bodies) > 1:
                         self.kernel(bodies[1], tiles)
-                case ("accumulate", turns, source, target, block):
+                case ("accumulate", turns, source, target, block, branches):
                     total = np.zeros((ROWS, COLS), np.int32)
                     for j in range(turns):
-                        total = total + self.rows(source, ("const", j))
+                        total = total + self.rows(source, ("const", j)) * (3 if branches and j == 1 else 1)
                     self.rows(target, block)[:] = total
 
 

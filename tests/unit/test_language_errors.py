@@ -83,7 +83,6 @@ AT_DECORATION = [
     Bad("scope in a kernel", "with pl.manual_scope():  #!\n    pass", "pl.manual_scope", "inside a kernel", "submits the kernel", head=INCORE),
     Bad("at in a kernel", CORE + "  #!\n    pass", "pl.at", "inside a kernel (InCore function program)", "kernels do not nest", head=INCORE),
     Bad("spmd in at", kernel("for i in pl.spmd(2):  #!\n    pass"), "pl.spmd", "inside a kernel (pl.at)", "kernels do not nest"),
-    Bad("idle spmd", "with pl.spmd(4):  #!\n    pl.store(pl.load(a, [0, 0], [4, 4]), [0, 0], out)", "pl.spmd", "every block would do the same work", "get_block_idx"),
     Bad("no level", "with pl.at():  #!\n    pass", "pl.at", "its level is missing", "pl.Level.CORE_GROUP"),
     Bad("context", "with open('x'):  #!\n    pass", "with", "no context of the language", "pl.at or pl.spmd"),
     Bad("allocation in a kernel", kernel("t = pl.create_tensor([4, 4], pl.FP32)  #!"), "pl.create_tensor", "a kernel cannot allocate", "pl.create_tile"),
@@ -143,7 +142,7 @@ AT_DECORATION = [
     Bad("unroll of a run-time bound", "for i in pl.unroll(n):  #!\n    pass", "pl.unroll", "not known when the program is written", "pl.range"),
     Bad("step 0", "for i in pl.range(0, 4, 0):  #!\n    pass", "pl.range", "its step is 0", "above or below 0"),
     Bad("no blocks", "for i in pl.spmd(0):  #!\n    pass", "pl.spmd", "it has 0 blocks", "at least 1"),
-    Bad("nested call", "x = helper(helper(n))  #!", "call of helper", "inside an expression", "give its result a name", before="\n@pl.jit.inline\ndef helper(x):\n    return x\n"),
+    Bad("call that may not be made", "x = 1 if n > 2 else helper(n)  #!", "call of helper", "only one side of the if", "give its result a name", before="\n@pl.jit.inline\ndef helper(x):\n    return x\n"),
     Bad("entry calls entry", "other(a)  #!", "call of other", "an entry of its own", "@pl.jit.host", before="\n@pl.jit\ndef other(a: pl.Tensor):\n    pass\n"),
     Bad("kernel returns a scalar", "x = pl.read(a, [0, 0])\nreturn x  #!", "return", "a task gives back tensors only", "Out parameter", head=INCORE),
     Bad("write inside an expression", kernel("t = pl.add(pl.store(a[0:4, :], [0, 0], out), 1.0)  #!"), "pl.store", "in the middle of an expression", "a line of its own"),
@@ -155,11 +154,55 @@ AT_DECORATION = [
     Bad("results of a kernel", "x, y = kernel(a)  #!", "call of kernel", "returns 1 value and 2 names", "as it returns",
         before="\n@pl.jit.incore\ndef kernel(x: pl.Tensor):\n    return x\n"),
     Bad("submitting a helper", "t = pl.submit(helper, a)  #!", "call of helper", "no kernel", "InCore", before="\n@pl.jit.inline\ndef helper(x: pl.Tensor):\n    return x\n"),
+    Bad("sum over an axis", kernel("t = pl.sum(a, axis=1)  #!"), "pl.sum", "no plain attribute", "did you mean pl.row_sum or pl.col_sum?"),
+    Bad("where", kernel("t = pl.where(a > b, a, b)  #!"), "pl.where", "no plain attribute", "did you mean pl.sel?"),
+    Bad("whole shape", "t = pl.create_tensor(a.shape, pl.FP32)  #!", "pl.create_tensor", "a.shape, which is no list", "shape=[a.shape[0], a.shape[1]]"),
+    Bad("float of a scalar", "x = float(n)  #!", "call of float", "not an operation", "pl.cast(…, pl.FP32)"),
+    Bad("int of an element", kernel("x = int(a[0, 0])  #!"), "call of int", "not an operation", "pl.cast(…, pl.INT64)"),
+    Bad("and of tiles", kernel("t = (a > 0.0) and (a < 1.0)  #!"), "`and`", "a tile [64, 64] of pl.BOOL", "&, | and ~"),
+    Bad("if on a tile", kernel("if a > b:  #!\n    out[0, 0] = 1.0"), "if", "a tile [64, 64] of pl.BOOL", "pl.sel chooses by a mask"),
+    Bad("nothing is stored", kernel("out[:] = None  #!"), "pl.assemble", "an operand is a task id, or None", "give a tile"),
+    # numbers
+    Bad("division by 0", "x = n // 0  #!", "`//`", "it divides by 0", "guard it"),
+    Bad("remainder of 0", "zero = 0\nx = n % zero  #!", "`%`", "it divides by 0", "guard it"),
+    Bad("negative shift", "x = n << -1  #!", "`<<`", "second operand is -1", "0 to 4096"),
+    Bad("negative power", "x = n ** -2  #!", "`**`", "second operand is -2", "0 to 4096"),
+    Bad("huge shift", "x = 1 << 5000  #!", "`<<`", "second operand is 5000", "0 to 4096"),
+    Bad("integer made a float by a loop", "for i, (x,) in pl.range(3, init_values=(0,)):  #!\n    y = pl.yield_(1.5)", "pl.range", "'x' is the number 0 before and the number 1.5", "write 0.0"),
+    Bad("integer made a float by a sum", "for i, (x,) in pl.range(3, init_values=(1.0,)):  #!\n    y = pl.yield_(i)", "pl.range", "'x' is the number 1.0 before and a scalar of pl.INT64", "keep the type"),
+    Bad("integer or float", "if n > 1:\n    x = 1\nelse:\n    x = 1.5\ny = x  #!", "name 'x'", "the number 1 or the number 1.5", "the same type"),
+    Bad("choice of an integer or a float", "x = 1 if n > 1 else 1.5  #!", "if expression", "the number 1 or the number 1.5", "the same type"),
+    Bad("offset is made of floats", "x = 0.5 + 0.5\n" + kernel("t = pl.load(a, [x, 0], [4, 4])  #!"), "pl.load", "the number 1.0 stands where an integer", "pl.cast"),
+    Bad("offset is made of floats in a loop", "x = 1.0\nfor i in pl.range(3):\n    x = x * 2.0\n" + kernel("t = pl.load(a, [x, 0], [4, 4])  #!"), "pl.load", "a floating-point number stands where an integer", "pl.cast"),
+    Bad("condition is made of floats", "x = 1.0\nfor i in pl.range(3):\n    x = x * 2.0\nif x:  #!\n    y = 1", "if", "a floating-point number", "Boolean scalar"),
+    Bad("floats meet integers", kernel("x = 1.0\nfor i in pl.range(3):\n    x = x * 2.0\nt = a[:, :] + x  #!"), "`+`", "a floating-point number meets pl.INT32", "pl.cast", params="a: pl.Tensor[[4, 4], pl.INT32]"),
+    Bad("float for an integer parameter", "x = 1.0\nfor i in pl.range(3):\n    x = x * 2.0\nkernel(x)  #!", "call of kernel", "a floating-point number for pl.Scalar[pl.INT32]", "pl.cast",
+        before="\n@pl.jit.incore\ndef kernel(x: pl.Scalar[pl.INT32]):\n    pass\n"),
+    Bad("number beyond floats in a product", "x = 1.5 * 10 ** 400  #!", "`*`", "is outside pl.FP32", "floating-point number"),
+    Bad("number beyond floats for a task", "kernel(10 ** 400)  #!", "call of kernel", "for pl.Scalar[pl.FP32]", "a number of that type",
+        before="\n@pl.jit.incore\ndef kernel(x: pl.Scalar[pl.FP32]):\n    pass\n"),
+    Bad("number beyond floats", kernel("t = pl.add(a, 10 ** 400)  #!"), "pl.add", "is outside pl.FP32", "floating-point number"),
+    # calls inside expressions
+    Bad("call behind and", "if n > 2 and helper(n) > 2:  #!\n    x = 1", "call of helper", "behind `and` is not always computed", "r = helper(…)", before="\n@pl.jit.inline\ndef helper(x):\n    return x\n"),
+    Bad("call in a chain of comparisons", "if 0 < n < helper(n):  #!\n    x = 1", "call of helper", "the rest of the comparison is not always", "r = helper(…)", before="\n@pl.jit.inline\ndef helper(x):\n    return x\n"),
+    Bad("call in the condition of a loop", "for (x,) in pl.while_(init_values=(0,)):\n    pl.cond(x < helper(n))  #!\n    y = pl.yield_(x + 1)", "call of helper", "before each turn", "r = helper(…)", before="\n@pl.jit.inline\ndef helper(x):\n    return x\n"),
+    Bad("call in an augmented subscript", kernel("out[helper(0), 0] += 1.0  #!"), "call of helper", "the subscript is taken twice", "r = helper(…)", before="\n@pl.jit.inline\ndef helper(x):\n    return x\n"),
+    Bad("call that gives two values", "x = helper(n) + 1  #!", "call of helper", "it returns 2 values and 1 name", "as it returns",
+        before="\n@pl.jit.inline\ndef helper(x):\n    return x, x\n"),
+    Bad("call that gives nothing", "x = helper(n) + 1  #!", "call of helper", "it returns 0 values and 1 name", "as it returns",
+        before="\n@pl.jit.inline\ndef helper(x):\n    y = x\n"),
+    Bad("call of what is not there", "x = helpr(n) + 1  #!", "name 'helpr'", "not defined", "'helper'", before="\n@pl.jit.inline\ndef helper(x):\n    return x\n"),
+    # levels
+    Bad("computation beside tasks", "with pl.at(level=pl.Level.HOST):\n    " + CORE + "\n        out[0, 0] = 1.0\n    out[0, 1] = 1.0  #!", "pl.assemble", "outside pl.at", "pl.at(level="),
+    Bad("task id of what is no task", "with pl.at(level=pl.Level.CHIP) as tid:  #!\n    " + CORE + "\n        out[0, 0] = 1.0", "pl.at", "is no task: it holds others", "tasks inside"),
+    Bad("level in a kernel", kernel("with pl.at(level=pl.Level.HOST):  #!\n    " + CORE + "\n        out[0, 0] = 1.0"), "pl.at", "inside a kernel (pl.at)", "kernels do not nest"),
+    Bad("recursion", "program(a, b, n, out)  #!", "call of program", "it is recursion", "use a loop"),
+    Bad("recursion in an expression", "x = program(a, b, n, out) + 1  #!", "call of program", "it is recursion", "use a loop"),
 ]  # fmt: skip
 
 
-def check(error, case):
-    lines = case.text.splitlines()
+def check(error, case, text=None):
+    lines = (text or case.text).splitlines()
     wrong = [number for number, line in enumerate(lines, 1) if "#!" in line]
     text = str(error)
     assert error.line in wrong, f"line {error.line} instead of {wrong}: {text}"
@@ -234,8 +277,51 @@ AT_RUN_TIME = [
     Bad("one extent, two numbers", "kernel(a[0:n, :], out)  #!", "call of kernel", "'y' has the shape [16, 4] where [M, 4] with M = 3 is declared", "the declared shape", params=PLAIN,
         before="\n@pl.jit.incore\ndef kernel(x: pl.Tensor[[M, 4], pl.FP32], y: pl.Out[pl.Tensor[[M, 4], pl.FP32]]):\n    y[:] = x\n"),
     Bad("length of an array", "tids = pl.array.create(n - 3, pl.TASK_ID)  #!", "pl.array.create", "the length is 0", "give 1 to", params=PLAIN),
+    Bad("reshape with a negative extent", "v = pl.reshape(a, [n - 7, n - 11])  #!\n" + kernel("out[0, 0] = v[0, 0]"), "pl.reshape", "no view of shape [-4, -8]", "as many elements", params=PLAIN),
     Bad("reshape of a strided view", "v = pl.reshape(pl.transpose(a), [n * 8 + 8])  #!\n" + kernel("out[0, 0] = v[0]"), "pl.reshape", "no view of shape [32]", "contiguous", params=PLAIN),
     Bad("blocks", "for i in pl.spmd(n - 3):  #!\n    out[i, 0] = 1.0", "pl.spmd", "it has 0 blocks", "under an if", params=PLAIN),
+    Bad("quotient outside", "x = 7 // (n - 3)  #!", "`//`", "it divides 7 by 0", "guard it", params=PLAIN),
+    Bad("quotient in a kernel", kernel("x = 7 // (n - 3)  #!\nout[0, 0] = 1.0"), "`//`", "it divides 7 by 0", "guard it", params=PLAIN),
+    Bad("floor_div outside", "x = pl.floor_div(7, n - 3)  #!", "`//`", "it divides 7 by 0", "guard it", params=PLAIN),
+    Bad("floor_div in a kernel", kernel("x = pl.floor_div(7, n - 3)  #!\nout[0, 0] = 1.0"), "`//`", "it divides 7 by 0", "guard it", params=PLAIN),
+    Bad("remainder outside", "x = 7 % (n - 3)  #!", "`%`", "it divides 7 by 0", "guard it", params=PLAIN),
+    Bad("remainder in a kernel", kernel("x = 7 % (n - 3)  #!\nout[0, 0] = 1.0"), "`%`", "it divides 7 by 0", "guard it", params=PLAIN),
+    Bad("rem outside", "x = pl.rem(7, n - 3)  #!", "`%`", "it divides 7 by 0", "guard it", params=PLAIN),
+    Bad("rem in a kernel", kernel("x = pl.rem(7, n - 3)  #!\nout[0, 0] = 1.0"), "`%`", "it divides 7 by 0", "guard it", params=PLAIN),
+    Bad("left shift outside", "x = 7 << (n - 4)  #!", "`<<`", "second operand is -1", "0 to 4096", params=PLAIN),
+    Bad("left shift in a kernel", kernel("x = 7 << (n - 4)  #!\nout[0, 0] = 1.0"), "`<<`", "second operand is -1", "0 to 4096", params=PLAIN),
+    Bad("right shift outside", "x = pl.shr(7, n - 4)  #!", "`>>`", "second operand is -1", "0 or more", params=PLAIN),
+    Bad("right shift in a kernel", kernel("x = pl.shr(7, n - 4)  #!\nout[0, 0] = 1.0"), "`>>`", "second operand is -1", "0 or more", params=PLAIN),
+    Bad("left shift by much outside", "x = 1 << (n + 10 ** 9)  #!", "`<<`", "second operand is 1000000003", "0 to 4096", params=PLAIN),
+    Bad("left shift by much in a kernel", kernel("x = 1 << (n + 10 ** 9)  #!\nout[0, 0] = 1.0"), "`<<`", "second operand is 1000000003", "0 to 4096", params=PLAIN),
+    Bad("power outside", "x = 2 ** (n - 4)  #!", "`**`", "second operand is -1", "0 to 4096", params=PLAIN),
+    Bad("power in a kernel", kernel("x = 2 ** (n - 4)  #!\nout[0, 0] = 1.0"), "`**`", "second operand is -1", "0 to 4096", params=PLAIN),
+    Bad("cast of a NaN outside", "x = pl.cast(pl.log(pl.cast(n, pl.FP32) - 4.0), pl.INT32)  #!", "pl.cast", "nan is no integer", "guard it", params=PLAIN),
+    Bad("cast of a NaN in a kernel", kernel("x = pl.cast(pl.log(pl.cast(n, pl.FP32) - 4.0), pl.INT32)  #!\nout[0, 0] = 1.0"), "pl.cast", "nan is no integer", "guard it", params=PLAIN),
+    Bad("cast of an infinity outside", "x = pl.cast(1.0 / pl.cast(n - 3, pl.FP32), pl.INT32)  #!", "pl.cast", "inf is no integer", "guard it", params=PLAIN),
+    Bad("cast of an infinity in a kernel", kernel("x = pl.cast(1.0 / pl.cast(n - 3, pl.FP32), pl.INT32)  #!\nout[0, 0] = 1.0"), "pl.cast", "inf is no integer", "guard it", params=PLAIN),
+    Bad("step 0 outside", "for i in pl.range(0, 4, n - 3):  #!\n    x = i", "loop", "its step is 0", "above or below 0", params=PLAIN),
+    Bad("step 0 in a kernel", kernel("for i in pl.range(0, 4, n - 3):  #!\n    out[0, 0] = 1.0"), "loop", "its step is 0", "above or below 0", params=PLAIN),
+    Bad("shape of a tensor", "t = pl.create_tensor([n - 4, 4], pl.FP32)  #!", "shape", "it is [-1, 4]", "at least 1", params=PLAIN),
+    Bad("empty tensor", "t = pl.create_tensor([4, n - 3], pl.FP32)  #!", "shape", "it is [4, 0]", "at least 1", params=PLAIN),
+    Bad("shape of a tile", kernel("t = pl.create_tile([n - 4, 4], pl.FP32)  #!\nout[0, 0] = 1.0"), "shape", "it is [-1, 4]", "at least 1", params=PLAIN),
+    Bad("shape of a filled tile", kernel("t = pl.full([4, n - 4], pl.FP32, 1.0)  #!\nout[0, 0] = 1.0"), "shape", "it is [4, -1]", "at least 1", params=PLAIN),
+    Bad("count", kernel("t = pl.arange(n - 3)  #!\nout[0, 0] = 1.0"), "shape", "it is [0]", "at least 1", params=PLAIN),
+    Bad("blocks below 0", "with pl.spmd(n - 5):  #!\n    out[0, 0] = 1.0", "pl.spmd", "it has -2 blocks", "under an if", params=PLAIN),
+    Bad("reshape of a tile", kernel("t = pl.reshape(a[0:n, :], [n + 1, 4])  #!\nout[0, 0] = 1.0"), "pl.reshape", "[3, 4] has 12 elements and [4, 4] has 16", "as many elements", params=PLAIN),
+    Bad("concat", kernel("t = pl.concat(a[0:n, :], a[0:pl.max(n, 4), :])  #!\nout[0, 0] = 1.0"), "pl.concat", "shapes [3, 4] and [4, 4]", "along axis 1 only", params=PLAIN),
+    Bad("concat along columns", kernel("t = pl.concat(a[:, 0:n], a[:, 0:pl.max(n, 4)], axis=0)  #!\nout[0, 0] = 1.0"), "pl.concat", "shapes [8, 3] and [8, 4]", "along axis 0 only", params=PLAIN),
+    Bad("matmul", kernel("t = pl.matmul(a[0:n, 0:n], a[0:pl.max(n, 4), :])  #!\nout[0, 0] = 1.0"), "pl.matmul", "[3, 3] times [4, 4]: the inner extents differ", "[m, k] and [k, n]", params=PLAIN),
+    Bad("matmul of a transposed operand", kernel("t = pl.matmul(a[0:n, :], a[0:pl.max(n, 4), :], a_trans=True)  #!\nout[0, 0] = 1.0"), "pl.matmul", "[4, 3] times [4, 4]", "[m, k] and [k, n]", params=PLAIN),
+    Bad("matmul by its sign", kernel("t = a[0:n, 0:n] @ a[0:pl.max(n, 4), :]  #!\nout[0, 0] = 1.0"), "pl.matmul", "[3, 3] times [4, 4]", "[m, k] and [k, n]", params=PLAIN),
+    Bad("stacks", kernel("t = pl.reshape(a, [2, 4, 4])\nu = pl.matmul(t[0:pl.min(n, 2), :, :], t[0:pl.min(n, 1), :, :])  #!\nout[0, 0] = 1.0"), "pl.matmul", "the leading extents differ", "stacks of equal extents", params=PLAIN),
+    Bad("product that is added", kernel("t = pl.matmul_acc(a[0:n, 0:n], a[0:pl.max(n, 4), 0:n], a[0:n, 0:n])  #!\nout[0, 0] = 1.0"), "operation", "[3, 3] and [4, 3]", "equal shapes", params=PLAIN),
+    Bad("largest of nothing", kernel("out[0:1, :] = pl.col_max(a[0:n - 3, :])  #!"), "reduction", "the shape [0, 4]", "guard it", params=PLAIN),
+    Bad("smallest of nothing", kernel("t = pl.row_argmin(a[:, 0:n - 3])  #!\nout[0, 0] = 1.0"), "reduction", "the shape [8, 0]", "guard it", params=PLAIN),
+    Bad("number for a narrow tile", kernel("t = pl.full([4, 4], pl.INT8, 1) + pl.cast(n * 100, pl.INT8)  #!\nout[0, 0] = 1.0"), "number", "300 is outside pl.INT8, which holds -128 to 127", "wider type", params=PLAIN),
+    Bad("number for a narrow tile to be filled", kernel("t = pl.full([4, 4], pl.UINT8, pl.cast(2 - n, pl.UINT8))  #!\nout[0, 0] = 1.0"), "number", "-1 is outside pl.UINT8", "wider type", params=PLAIN),
+    Bad("number that is chosen", kernel("t = pl.sel(a > 0.0, pl.cast(n * 100, pl.INT8), pl.cast(0, pl.INT8))  #!\nout[0, 0] = 1.0"), "number", "300 is outside pl.INT8", "wider type", params=PLAIN),
+    Bad("number for a narrow element", kernel("t = pl.full([4, 4], pl.INT8, 1)\nt[0, 0] = pl.cast(n * 100, pl.INT8)  #!\nout[0, 0] = 1.0"), "number", "300 is outside pl.INT8", "wider type", params=PLAIN),
 ]  # fmt: skip
 
 
@@ -264,6 +350,7 @@ CALLS = {
     "number for a tensor": (lambda a, n, out: (3.0, n, out), "argument 'a'", "the number 3.0 where a tensor", "give an array"),
     "array for a number": (lambda a, n, out: (a, a, out), "argument 'n'", "a ndarray where a scalar", "give a number"),
     "float for an int": (lambda a, n, out: (a, 2.5, out), "argument 'n'", "2.5 where pl.Scalar[pl.INT8]", "give an int"),
+    "too large for a float": (lambda a, n, out: (a, n, out, 10**400), "argument 'x'", "an int of 1329 bits", "give a float"),
     "too large": (lambda a, n, out: (a, 200, out), "argument 'n'", "pl.INT8 holds -128 to 127", "wider type"),
     "read-only": (lambda a, n, out: (a, n, frozen(out)), "argument 'out'", "read-only", "may be written"),
     "empty": (lambda a, n, out: (a, n, out[:0]), "argument 'out'", "[0, 4]", "at least 1"),
@@ -276,7 +363,7 @@ def frozen(array):
 
 
 @pl.jit
-def strict(a: pl.Tensor[[8, 4], pl.FP32], n: pl.Scalar[pl.INT8], out: pl.Out[pl.Tensor]):
+def strict(a: pl.Tensor[[8, 4], pl.FP32], n: pl.Scalar[pl.INT8], out: pl.Out[pl.Tensor], x: pl.Scalar[pl.FP32]):
     with pl.at(level=pl.Level.CORE_GROUP):
         out[0:8, :] = pl.load(a, [0, 0], [8, 4])
 
@@ -286,14 +373,15 @@ def test_arguments_are_checked(case):
     change, construct, rule, remedy = CALLS[case]
     a, n, out = np.ones((8, 4), np.float32), 3, np.zeros((16, 4), np.float32)
     with pytest.raises(pl.LanguageError) as raised:
-        strict(*change(a, n, out), config=RunConfig(platform="sim"))
+        given = change(a, n, out)
+        strict(*given, *[1.5] * (4 - len(given)), config=RunConfig(platform="sim"))
     error = raised.value
     assert error.construct == construct and rule in error.rule and remedy in error.remedy
     assert error.file == __file__ and "def strict" in error.loc.text
 
 
 def test_too_many_arguments_are_a_type_error():
-    with pytest.raises(TypeError, match=r"takes 3 arguments \(a, n, out\) and was given 1"):
+    with pytest.raises(TypeError, match=r"takes 4 arguments \(a, n, out, x\) and was given 1"):
         strict(np.ones((8, 4), np.float32))
 
 
@@ -339,3 +427,116 @@ def test_a_function_without_source():
         pl.jit(lambda a: a)
     with pytest.raises(TypeError, match="decorate a function"):
         pl.jit(3)
+
+
+METHODS = """
+@pl.program
+class Main:
+    @pl.function(type=pl.FunctionType.Inline)
+    def first(self, x):
+        {first}
+        return x
+
+    @pl.function(type=pl.FunctionType.Inline)
+    def second(self, x):
+        {second}
+        return x
+
+    @pl.function
+    def run(self, n: pl.Scalar, out: pl.Out[pl.Tensor]):
+        {run}
+"""
+NO_FUNCTION = ("call of self.{}", "the program Main has no function {!r}")
+RECURSION = ("call of self.{}", "it is recursion: the function calls itself, directly or through others")
+
+
+@pytest.mark.parametrize(
+    ("where", "body", "expected", "callee", "remedy"),
+    [
+        ("run", "x = self.frist(n)  #!", NO_FUNCTION, "frist", "did you mean self.first?"),
+        ("run", "x = n + self.other(n)  #!", NO_FUNCTION, "other", "decorated with @pl.function"),
+        ("run", "t = pl.submit(self.q, out)  #!", NO_FUNCTION, "q", "decorated with @pl.function"),
+        ("second", "y = self.missing(x)  #!", NO_FUNCTION, "missing", "decorated with @pl.function"),
+        ("run", "self.run(n, out)  #!", RECURSION, "run", "use a loop"),
+        ("first", "y = self.first(x)  #!", RECURSION, "first", "use a loop"),
+        ("second", "y = x + self.second(x - 1)  #!", RECURSION, "second", "use a loop"),
+    ],
+    ids=["misspelt", "in an expression", "submitted", "in a helper", "the entry", "a helper", "in an expression of a helper"],
+)  # fmt: skip
+def test_methods_that_a_program_cannot_call_are_named_when_it_is_decorated(where, body, expected, callee, remedy):
+    bodies = {"first": "pass", "second": "y = self.first(x)", "run": "x = self.second(n)"} | {where: body}
+    text = HEAD + METHODS.format(**bodies)
+    with pytest.raises(pl.LanguageError) as raised:
+        pl.parse(text)
+    construct, rule = expected
+    check(raised.value, Bad("", "", construct.format(callee), rule.format(callee), remedy, before=""), text)
+
+
+def test_recursion_through_others_is_recursion():
+    bodies = {"first": "y = self.second(x)", "second": "y = self.first(x)", "run": "x = self.first(n)"}
+    with pytest.raises(pl.LanguageError, match="call of self.first: it is recursion") as raised:
+        pl.parse(HEAD + METHODS.format(**bodies))
+    assert "self.first(x)" in raised.value.loc.text
+
+
+def test_recursion_of_functions_that_are_found_by_name():
+    with pytest.raises(pl.LanguageError, match="call of again: it is recursion") as raised:
+
+        @pl.jit.inline
+        def again(x: pl.Scalar):
+            y = again(x)
+            return y
+
+    assert raised.value.loc.text.strip() == "y = again(x)"
+
+
+@pytest.mark.parametrize("platform", ["sim", "cpu"])
+def test_what_is_guarded_is_not_wrong(platform):
+    text = (
+        HEAD
+        + """
+@pl.jit
+def program(n: pl.Scalar, out: pl.Out[pl.Tensor]):
+    zero = 0
+    x = 0
+    if n > 0:
+        x = 12 // n
+        if n > 100:
+            x = n // zero
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y = 7 % n if n > 0 else -1
+        out[0] = x
+        out[1] = y
+"""
+    )
+    program = pl.parse(text)
+    for n, expected in ((0, [0, -1]), (5, [2, 2])):
+        out = np.zeros(2, np.int64)
+        program(n, out, config=RunConfig(platform=platform))
+        assert out.tolist() == expected
+
+
+@pytest.mark.parametrize("platform", ["sim", "cpu"])
+def test_division_by_zero_of_floats_is_an_infinity_without_a_word(platform, recwarn):
+    text = (
+        HEAD
+        + """
+@pl.jit
+def program(x: pl.Scalar[pl.FP32], out: pl.Out[pl.Tensor]):
+    zero = 0.0
+    a = 1.0 / zero
+    b = x / zero
+    c = -x / (x - x)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[0] = a
+        out[1] = b
+        out[2] = c
+        out[3] = pl.recip(zero)
+        out[4] = zero / zero
+        out[5] = pl.rsqrt(x - x)
+"""
+    )
+    out = np.zeros(6, np.float32)
+    pl.parse(text)(2.5, out, config=RunConfig(platform=platform))
+    np.testing.assert_array_equal(out, [np.inf, np.inf, -np.inf, np.inf, np.nan, np.inf])
+    assert not recwarn.list

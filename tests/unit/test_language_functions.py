@@ -407,18 +407,18 @@ import ren_lab.language as pl
 @pl.jit
 def program(a: pl.Tensor, out: pl.Out[pl.Tensor], n: pl.Scalar):
     with pl.at(level=pl.Level.CORE_GROUP):
-        x = 4 // n
-        out[x, 0] = 1.0
+        x = pl.create_tile([n, 4], pl.FP32)
+        out[0, 0] = 1.0
 """
     from ren_lab.runtime import TaskError
 
     with pytest.raises(TaskError) as e:
-        pl.parse(text, "broken.py")(A, zeros(), 0, config=SIM)
+        pl.parse(text, "broken.py")(A, zeros(), 2**50, config=SIM)  # more than any machine has
     cause = e.value.__cause__
     frame = cause.__traceback__
     while frame.tb_next is not None:
         frame = frame.tb_next
-    assert isinstance(cause, ZeroDivisionError) and (frame.tb_frame.f_code.co_filename, frame.tb_lineno) == ("broken.py", 7)
+    assert isinstance(cause, MemoryError) and (frame.tb_frame.f_code.co_filename, frame.tb_lineno) == ("broken.py", 7)
 
 
 def test_calls_from_several_threads():

@@ -153,7 +153,7 @@ def test_regions_of_results_are_bound_with_the_task():
 def test_materialize_runtime_scopes():
     program = lowered(f"for i in pl.range(2):\n    {KERNEL}    out[i, :] = a[i, :]", head="@pl.jit")
     before, after, fired = stage(program, "materialize_runtime_scopes")
-    assert "pl.scope" not in before and fired == ["scope_loop_body", "scope_function_body"]
+    assert "pl.scope" not in before and fired == ["scope_function_body", "scope_loop_body"]
     assert after.splitlines()[:3] == ["with pl.scope():", "    for i in pl.range(2):", "        with pl.scope():"]
 
 
@@ -162,7 +162,82 @@ def test_rewrites_say_what_stood_and_what_stands():
     (fired,) = record.rewrites
     assert fired.equation == "for i in pl.unroll(n): body -> body with 0 for i; …; body with n - 1 for i"
     assert str(fired.old).startswith("for i in pl.unroll(2):") and str(fired.new).count("out[") == 2
-    assert record.sentence == "Pass 2, unroll_loops: 1 rewrite." and str(record).startswith(record.sentence) and not record.quiet
+    assert record.sentence == "Pass 2, unroll_loops: 1 rewrite, 1 function changed."
+    assert str(record).startswith(record.sentence) and not record.quiet
+
+
+MANY = """
+@pl.jit.inline
+def helper(x, y, k):
+    for i in pl.range(k):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y[i, :] = x[i, :]
+    return y
+
+@pl.jit.inline
+def twice(x, y):
+    helper(x, y, 1)
+    helper(x, y, 2)
+
+@pl.jit.opaque
+def opaque(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y[0, :] = x[0, :]
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y[1, :] = x[1, :]
+"""
+EVERYTHING = f"""
+twice(a, out)
+for k in pl.unroll(2):
+    for m in pl.unroll(k + 1):
+        if k > 0:
+            {KERNEL.strip()}
+                out[m, :] = a[k, :]
+opaque(a[2:4, :], out)
+{KERNEL.strip()}
+    out[5, :] = a[0, :]
+{KERNEL.strip()}
+    out[5, :] = a[0, :]
+if n > 2:
+    for i in pl.spmd(2):
+        out[i, :] = a[i, :]
+"""
+
+
+def test_each_step_of_a_pass_is_the_program_after_so_many_rewrites():
+    records = lowered(EVERYTHING, MANY, "@pl.jit").passes
+    assert {f.rule for r in records for f in r.rewrites} == {r.name for p in pl.PASSES for r in p.rules}  # all are at work here
+    for record in records:
+        assert len(record.steps) == len(record.rewrites) and record.steps[-1] == record.after
+        programs = [record.before, *record.steps]
+        assert all(str(one) != str(other) for one, other in zip(programs, programs[1:]))
+        assert [pl.parse(str(step)).ir for step in programs] == programs
+        assert record.steps[-2:] == [record.steps[len(record.steps) + k] for k in (-2, -1)]
+        for out_of_range in (len(record.steps), -len(record.steps) - 1):
+            with pytest.raises(IndexError, match=f"no step {out_of_range}: the pass has {len(record.steps)} rewrites; give"):
+                record.steps[out_of_range]
+    with pytest.raises(IndexError, match="no rewrites"):
+        lowered("pass").passes[0].steps[0]
+
+
+def test_a_step_stops_where_the_next_rewrite_would_be():
+    program = lowered(
+        f"for i in pl.range(2):\n    for j in pl.range(2):\n        {KERNEL.strip()}\n            out[i, :] = a[j, :]",
+        head="@pl.jit",
+    )
+    texts = [str(step.entry) for step in program.passes[-1].steps]
+    assert [text.count("with pl.scope():") for text in texts] == [1, 2, 3]
+    assert texts[0].index("pl.scope") < texts[0].index("for i") and texts[1].rindex("pl.scope") < texts[1].index("for j")
+
+
+def test_records_tell_which_functions_came_went_and_changed():
+    records = lowered(EVERYTHING, MANY, "@pl.jit").passes
+    told = [tuple([f.name for f in found] for found in (r.added, r.removed, r.changed)) for r in records]
+    assert told[0] == ([], ["helper", "twice"], ["main"]) and told[1] == ([], [], ["main"])
+    assert told[2][1:] == ([], ["opaque", "main"]) and len(told[2][0]) == 6  # one of them runs twice
+    assert told[3] == told[4] == ([], [], ["main"])
+    assert records[2].sentence == "Pass 3, outline_incore: 10 rewrites, 6 functions added, 2 functions changed."
+    assert str(records[2].added[0]).startswith("@pl.function(type=pl.FunctionType.InCore)")
 
 
 def test_every_rule_states_its_equation():

@@ -216,6 +216,22 @@ def test_both_forms_of_spmd(kernel, platform):
     assert report.tasks == 1 and [span.block for span in report.timeline.tasks] == [0, 1, 2]
 
 
+@pl.jit
+def idle_blocks(a: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.spmd(3) as tid:
+        out[:] = pl.mul(a, 2.0)
+    with pl.spmd(2, deps=[tid]):
+        out[0, 0] = 7.0
+
+
+@BOTH
+def test_blocks_that_do_not_ask_which_they_are_all_do_the_same(platform):
+    a, out = np.ones((4, 4), np.float32), np.zeros((4, 4), np.float32)
+    report = idle_blocks.run(a, out, config=RunConfig(platform=platform, workers=4), timeline=True)
+    assert out[0, 0] == 7 and (out.ravel()[1:] == 2).all() and report.tasks == 2
+    assert sorted(span.block for span in report.timeline.tasks) == [0, 0, 1, 1, 2]
+
+
 def test_blocks_run_on_a_chip_with_clusters():
     out = zeros()
     report = spmd_loop.run(A, out, 4, config=RunConfig(platform="a2a3"), timeline=True)

@@ -66,8 +66,7 @@ def run(program: ir.Program, fire: Fire) -> ir.Program:
         for stmt in stmts:
             if isinstance(stmt, ir.Call) and stmt.callee in boxes:
                 new = infer_regions(stmt, program[stmt.callee], boxes[stmt.callee])
-                told(fire, infer_regions, (stmt,), (new,))
-                result.append(new)
+                result.append(new if told(fire, infer_regions, (stmt,), (new,)) else stmt)
             else:
                 result.append(walk.map_blocks(stmt, block))
         return tuple(result)

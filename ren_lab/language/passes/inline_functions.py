@@ -80,7 +80,7 @@ RULES = (splice_call,)
 def run(program: ir.Program, fire: Fire) -> ir.Program:
     """Splice every call of an Inline function; callees come before callers."""
     inline: dict[str, ir.Function] = {}
-    kept = []
+    functions = []
     for function in program.functions:
         taken = dict.fromkeys([p.name for p in function.params]) | walk.names_in(function.body)
 
@@ -92,13 +92,17 @@ def run(program: ir.Program, fire: Fire) -> ir.Program:
                     result.append(walk.map_blocks(stmt, spliced))
                     continue
                 new = splice_call(stmt, found, taken)
-                told(fire, splice_call, (stmt,), new)
-                result.extend(new)
+                result.extend(new if told(fire, splice_call, (stmt,), new) else (stmt,))
             return tuple(result)
 
         function = replace(function, body=spliced(function.body))
         if function.type is FunctionType.Inline:
             inline[function.name] = function
-        else:
-            kept.append(function)
+        functions.append(function)
+    kept: list[ir.Function] = []
+    called: set[str] = set()
+    for function in reversed(functions):
+        if function.name not in inline or function.name in called:
+            kept.insert(0, function)
+            called |= {stmt.callee for stmt in walk.statements(function.body) if isinstance(stmt, ir.Call)}
     return replace(program, functions=tuple(kept))

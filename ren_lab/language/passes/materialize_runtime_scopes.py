@@ -1,7 +1,7 @@
 """Pass 5: bodies of functions, loops and branches become AUTO scopes.
 
 A function with `auto_scope=False` is left as it is, and nothing inside a MANUAL scope is touched. The pass sets
-`auto_scope=False`, so that running it twice changes nothing.
+`auto_scope=False`, so that running it twice changes nothing. Outer scopes come first, so that every step is a program.
 """
 
 from dataclasses import replace
@@ -11,6 +11,7 @@ from ren_lab.language import walk
 from ren_lab.language.annotations import FunctionType
 from ren_lab.language.errors import Loc
 from ren_lab.language.passes.rule import Fire, rule, told
+from ren_lab.language.structure import check_depth
 from ren_lab.runtime import ScopeMode
 
 
@@ -43,7 +44,11 @@ RULES = (scope_function_body, scope_loop_body, scope_branch_bodies)
 
 
 def run(program: ir.Program, fire: Fire) -> ir.Program:
-    """Place the scopes of every function that submits tasks and leaves them to the compiler."""
+    """Place the scopes of every function that submits tasks and leaves them to the compiler.
+
+    Raises:
+        LanguageError: a scope is deeper than the runtime allows.
+    """
 
     def block(stmts: ir.Block) -> ir.Block:
         return tuple(placed(stmt) for stmt in stmts)
@@ -51,23 +56,19 @@ def run(program: ir.Program, fire: Fire) -> ir.Program:
     def placed(stmt: ir.Stmt) -> ir.Stmt:
         if isinstance(stmt, ir.Scope) and stmt.mode is ScopeMode.MANUAL:
             return stmt
-        inner = walk.map_blocks(stmt, block)
-        match inner:
-            case ir.For() | ir.While():
-                new, which = scope_loop_body(inner), scope_loop_body
-            case ir.If():
-                new, which = scope_branch_bodies(inner), scope_branch_bodies
-            case _:
-                return inner
-        told(fire, which, (inner,), (new,))
-        return new
+        which = scope_loop_body if isinstance(stmt, ir.For | ir.While) else scope_branch_bodies if isinstance(stmt, ir.If) else None
+        if which is not None:
+            new = which(stmt)
+            stmt = new if told(fire, which, (stmt,), (new,)) else stmt
+        return walk.map_blocks(stmt, block)
 
     functions = []
     for function in program.functions:
         if function.type is FunctionType.Orchestration and function.auto_scope:
-            inner = replace(function, body=block(function.body))
-            new = scope_function_body(inner)
-            told(fire, scope_function_body, inner, new)
-            function = new
+            new = scope_function_body(function)
+            function = new if told(fire, scope_function_body, function, new) else function
+            function = replace(function, body=block(function.body))
         functions.append(function)
-    return replace(program, functions=tuple(functions))
+    placed_program = replace(program, functions=tuple(functions))
+    check_depth(placed_program)
+    return placed_program

@@ -10,7 +10,7 @@ from ren_lab.language.check_expr import Env
 from ren_lab.language.check_program import ProgramChecker
 from ren_lab.language.errors import LanguageError
 from ren_lab.language.passes.rule import Fire, rule, told
-from ren_lab.language.structure import check_structure
+from ren_lab.language.structure import check_structure, is_carried
 from ren_lab.language.substitute import substitute
 from ren_lab.language.values import ScalarValue, TensorValue, Value
 
@@ -55,6 +55,8 @@ class _Outliner(ProgramChecker):
 
     def placed(self, stmt: ir.At | ir.Spmd) -> tuple[ir.Stmt, ...]:
         """Make a kernel of the body."""
+        if is_carried(stmt, self.submits):
+            return super().placed(stmt)
         outside = dict(self.env)
         super().placed(stmt)
         if self.quiet:
@@ -73,12 +75,15 @@ class _Outliner(ProgramChecker):
         params = tuple(ir.Param(name, self._param(outside[name]), loc=stmt.loc) for name in names)
         level = stmt.level if isinstance(stmt, ir.At) and stmt.level is not Level.CORE_GROUP else None
         kernel = _directed(ir.Function("", FunctionType.InCore, params, body, True, level, loc=stmt.loc))
+        known = len(self.kernels)
         name = self._named(kernel, stmt)
         args: tuple[ir.Expr, ...] = tuple(ir.Name(n, loc=stmt.loc) for n in names)
         which = outline_at if isinstance(stmt, ir.At) else outline_spmd
         new = (which(stmt, name, args), *aliases)
-        told(self._fire, which, (stmt,), new)
-        return new
+        if told(self._fire, which, (stmt,), new):
+            return new
+        del self.kernels[known:]
+        return (stmt,)
 
     def _free(self, stmt: ir.At | ir.Spmd, outside: Env) -> list[str]:
         """Names of the outside that the body uses: tensors, then scalars, each in the order in which they were bound."""
@@ -131,12 +136,12 @@ class _Outliner(ProgramChecker):
             )
             if not self.quiet and not isinstance(arg, ir.Name) and (isinstance(value, TensorValue) or reads):
                 name = walk.fresh_name(f"{stmt.callee}_arg", self._locals)
-                self._locals[name] = None
                 made = name_argument(name, arg)
-                told(self._fire, name_argument, (stmt,), (made,))
-                before.append(made)
-                self.env[name] = value
-                arg = ir.Name(name, loc=arg.loc)
+                if told(self._fire, name_argument, (stmt,), (made,)):
+                    self._locals[name] = None
+                    before.append(made)
+                    self.env[name] = value
+                    arg = ir.Name(name, loc=arg.loc)
             args.append(arg)
         (checked,) = super().call(replace(stmt, args=tuple(args)))
         return (*before, checked)
@@ -161,8 +166,7 @@ def _dissolved(function: ir.Function, fire: Fire) -> ir.Function:
     def block(stmts: ir.Block) -> ir.Block:
         result: list[ir.Stmt] = []
         for stmt in stmts:
-            if isinstance(stmt, ir.At):
-                told(fire, dissolve_at, (stmt,), stmt.body)
+            if isinstance(stmt, ir.At) and told(fire, dissolve_at, (stmt,), stmt.body):
                 result.extend(block(dissolve_at(stmt)))
             else:
                 result.append(walk.map_blocks(stmt, block))

@@ -37,9 +37,10 @@ class Piece:
         return print_function(self.code) if isinstance(self.code, ir.Function) else print_block(self.code)
 
 
-Fire = Callable[[Rule, Piece, Piece], None]
+Fire = Callable[[Rule, Piece, Piece], bool]
+"""Is told of a rewrite, and says whether it is to be made: the steps of a pass are the pass with its first rewrites only."""
 
 
-def told(fire: Fire, what: Rule, old: ir.Block | ir.Function, new: ir.Block | ir.Function) -> None:
-    """Tell that a rule replaced one piece by another."""
-    fire(what, Piece(old), Piece(new))
+def told(fire: Fire, what: Rule, old: ir.Block | ir.Function, new: ir.Block | ir.Function) -> bool:
+    """Tell that a rule would replace one piece by another; whether it does."""
+    return fire(what, Piece(old), Piece(new))

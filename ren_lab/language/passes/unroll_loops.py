@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from ren_lab.language import nodes as ir
 from ren_lab.language import walk
+from ren_lab.language.check_loops import NOT_KNOWN
 from ren_lab.language.errors import LanguageError
-from ren_lab.language.parse_stmt import settle
-from ren_lab.language.passes.rule import Fire, rule, told
+from ren_lab.language.parse_stmt import aligned, settle
+from ren_lab.language.passes.rule import Fire, Rule, rule, told
 from ren_lab.language.substitute import substitute
 
 _MOST_TURNS = 4096
@@ -15,7 +16,10 @@ _MOST_TURNS = 4096
 @rule
 def unroll_loop(loop: ir.For) -> ir.Block:
     """for i in pl.unroll(n): body -> body with 0 for i; …; body with n - 1 for i"""
-    start, stop, step = (bound.value for bound in (loop.start, loop.stop, loop.step) if isinstance(bound, ir.Const))
+    bounds = [bound.value for bound in (loop.start, loop.stop, loop.step) if isinstance(bound, ir.Const)]
+    if len(bounds) != 3:
+        raise LanguageError("pl.unroll", *NOT_KNOWN, loop.loc)
+    start, stop, step = bounds
     turns = range(start, stop, step)
     if len(turns) > _MOST_TURNS:
         raise LanguageError("pl.unroll", f"it has {len(turns)} turns, and a program holds {_MOST_TURNS} copies at most",
@@ -48,14 +52,20 @@ def run(program: ir.Program, fire: Fire) -> ir.Program:
     def block(stmts: ir.Block) -> ir.Block:
         result: list[ir.Stmt] = []
         for stmt in stmts:
-            new: ir.Block | None = None
+            which: Rule | None = None
             if isinstance(stmt, ir.For) and stmt.kind == "unroll":
-                new = unroll_loop(stmt)
-                told(fire, unroll_loop, (stmt,), new)
+                which = unroll_loop
             elif isinstance(stmt, ir.If) and isinstance(stmt.condition, ir.Const) and isinstance(stmt.condition.value, bool):
-                new = take_branch(stmt)
-                told(fire, take_branch, (stmt,), new)
-            result.extend(block(new) if new is not None else [walk.map_blocks(stmt, block)])
+                which = take_branch
+            if which is None:
+                stmt = walk.map_blocks(stmt, block)
+                if isinstance(stmt, ir.If):
+                    then, other = aligned(stmt.then, stmt.other)
+                    stmt = stmt if (then, other) == (stmt.then, stmt.other) else replace(stmt, then=then, other=other)
+                result.append(stmt)
+            else:
+                new = which(stmt)
+                result.extend(block(new) if told(fire, which, (stmt,), new) else (stmt,))
         return tuple(result)
 
     return replace(program, functions=tuple(replace(f, body=block(f.body)) for f in program.functions))
