@@ -57,7 +57,7 @@ def pieces(ast: Node) -> list[tuple[Piece, Node]]:
             ring = _ring(node)
             alone = Node(node.op, DType.U32, (_loaded(1, ring, Domain.COEFF if kind == "NTT" else Domain.NTT),), node.arg)
             found.append((Piece("transforms", (kind, ring.limbs), ring.limbs), _stored(alone)))
-        elif kind == "BASE_CONVERT":
+        elif kind in ("BASE_CONVERT", "LIFT"):
             source, target = _ring(node.src[0]), _ring(node)
             new = len(set(target.moduli) - set(source.moduli))
             alone = Node(node.op, DType.U32, (_loaded(1, source, Domain.COEFF),), node.arg)

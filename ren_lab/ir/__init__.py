@@ -18,6 +18,7 @@ from ren_lab.ir.node import (
     watch,
 )
 from ren_lab.ir.op import (
+    CONVERSIONS,
     ELEMENTWISE,
     Automorphism,
     Axis,
@@ -35,8 +36,8 @@ from ren_lab.ir.rewrite import Match, RewriteBudgetExceeded, Rule, rewrite, rule
 from ren_lab.ir.text import format_arg, parse, print_graph
 
 __all__ = [
-    "ELEMENTWISE", "Automorphism", "Axis", "Boundary", "BufferId", "Const", "DType", "KernelSpec", "LimbSelect", "Match",
-    "Node", "Op", "Random", "RewriteBudgetExceeded", "Rule", "Slot", "View", "buffer", "const", "const_value", "format_arg",
-    "in_domain", "is_const", "is_scalar", "join_rows", "parse", "print_graph", "rebuilt", "rewrite", "rule", "shape_of",
-    "stamp", "storage", "substitute", "transform", "watch",
+    "CONVERSIONS", "ELEMENTWISE", "Automorphism", "Axis", "Boundary", "BufferId", "Const", "DType", "KernelSpec", "LimbSelect",
+    "Match", "Node", "Op", "Random", "RewriteBudgetExceeded", "Rule", "Slot", "View", "buffer", "const", "const_value",
+    "format_arg", "in_domain", "is_const", "is_scalar", "join_rows", "parse", "print_graph", "rebuilt", "rewrite", "rule",
+    "shape_of", "stamp", "storage", "substitute", "transform", "watch",
 ]  # fmt: skip

@@ -231,6 +231,7 @@ _TYPING: dict[Op, Callable[[tuple[Node, ...], Any], _Type]] = {
     Op.AUTOMORPHISM: _in_domain(Domain.NTT),
     Op.PERMUTE: _permute,
     Op.BASE_CONVERT: lambda src, arg: (arg, Domain.COEFF, src[0].device),
+    Op.LIFT: lambda src, arg: (arg, Domain.COEFF, src[0].device),
     Op.JOIN: lambda src, arg: (arg, src[0].domain, src[0].device),
     Op.COPY: lambda src, arg: (src[0].ring, src[0].domain, arg),
     Op.SINK: _untyped,

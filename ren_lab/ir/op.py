@@ -22,7 +22,7 @@ class Op(IntEnum):
     NEG = auto()  # (a)
     DOT = auto()  # (a, b, c, d …): a*b + c*d + …, reduced once
     NTT = auto()  # (a)
-    INTT = auto()  # (a)
+    INTT = auto()  # (a), None | Montgomery residues, one per limb, by which the result is multiplied
     TO_RING = auto()  # (a), RingSpec
     RESCALE = auto()  # (a), moduli that are divided out
     ROTATE = auto()  # (a), k
@@ -30,6 +30,7 @@ class Op(IntEnum):
     AUTOMORPHISM = auto()  # (a), Galois element
     PERMUTE = auto()  # (a polynomial or an index), Automorphism | LimbSelect
     BASE_CONVERT = auto()  # (a), RingSpec: the centred lift
+    LIFT = auto()  # (y), RingSpec: the centred lift of a, where y holds a * (Q/p)^-1 for each p of its Q, out of Montgomery form
     JOIN = auto()  # (a, b …), RingSpec: each limb from the first operand that has it
     COPY = auto()  # (a), device
     CONTIGUOUS = auto()  # (a), pinned: bool
@@ -61,6 +62,7 @@ class DType(IntEnum):
     BOOL = 3  # conditions
 
 
+CONVERSIONS = frozenset({Op.TO_RNS, Op.BASE_CONVERT, Op.LIFT})  # each column of the result depends on a whole column
 ELEMENTWISE = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.DOT})
 
 

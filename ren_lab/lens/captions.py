@@ -26,7 +26,7 @@ def second_line(node: Node) -> str:
         case Op.AS_RING if is_const(node) and node.ring is not None:
             value = const_value(node)
             return _short_int(value if 2 * value <= node.ring.q else value - node.ring.q)
-        case Op.TO_RING | Op.BASE_CONVERT if node.src[0].ring is not None and node.ring is not None:
+        case Op.TO_RING | Op.BASE_CONVERT | Op.LIFT if node.src[0].ring is not None and node.ring is not None:
             return f"{node.src[0].ring.limbs} → {theme.format_count(node.ring.limbs, 'limb')}"
         case Op.RESCALE if node.src[0].ring is not None:
             return f"drops {len(arg)} of {theme.format_count(node.src[0].ring.limbs, 'limb')}"

@@ -25,7 +25,7 @@ _EDGES_PER_GROUP = 2  # with more, edges that follow from others are left out
 
 _ENDS_GROUP = frozenset(
     {
-        Op.NTT, Op.INTT, Op.TO_RNS, Op.RESCALE, Op.BASE_CONVERT, Op.COPY, Op.CONTIGUOUS, Op.RANDOM, Op.BUFFERIZE, Op.STORE,
+        Op.NTT, Op.INTT, Op.TO_RNS, Op.RESCALE, Op.BASE_CONVERT, Op.LIFT, Op.COPY, Op.CONTIGUOUS, Op.RANDOM, Op.BUFFERIZE, Op.STORE,
         Op.KERNEL, Op.SINK,
     }
 )  # fmt: skip

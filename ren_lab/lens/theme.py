@@ -129,7 +129,8 @@ ROLES: Mapping[str, RoleStyle] = MappingProxyType(
 
 _ROLE_OF_OP = {
     "BUFFER": "buffer", "CONST": "constant", "RESIDUES": "constant", "IMPULSE": "constant", "RANDOM": "random",
-    "NTT": "transform", "INTT": "transform", "TO_RNS": "basis", "TO_RING": "basis", "RESCALE": "basis", "BASE_CONVERT": "basis",
+    "NTT": "transform", "INTT": "transform", "TO_RNS": "basis", "TO_RING": "basis", "RESCALE": "basis",
+    "BASE_CONVERT": "basis", "LIFT": "basis",
     "BUFFER_VIEW": "view", "COPY": "copy", "BUFFERIZE": "boundary", "STORE": "boundary", "KERNEL": "boundary", "SLOT": "buffer",
     "AFTER": "order", "SINK": "order",
 }  # fmt: skip

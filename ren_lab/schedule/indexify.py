@@ -1,7 +1,7 @@
 """Pass 11, `indexify`: what a STORE computes is written with GIDX, INDEX and LOAD; a PERMUTE is part of an index.
 
-A kernel runs over (limb, coefficient). NTT and INTT work on whole rows and BASE_CONVERT on whole columns of what stands under
-them; operands of a BASE_CONVERT or a JOIN have limb axes of their own.
+A kernel runs over (limb, coefficient). NTT and INTT work on whole rows and conversions on whole columns of what stands under
+them; operands of a conversion or a JOIN have limb axes of their own.
 """
 
 from ren_lab.ir import ELEMENTWISE, Axis, Const, DType, LimbSelect, Match, Node, Op, rule, shape_of, storage
@@ -44,7 +44,7 @@ def _operands(value: Node, row: Node, column: Node) -> tuple[_Place, ...]:
         return ((value.src[0], row, Node(Op.PERMUTE, DType.INDEX, (column,), value.arg)),)
     if value.op is Op.JOIN:
         return tuple((s, _axis("limb", shape_of(s)[0]), column) for s in value.src)
-    if value.op is Op.BASE_CONVERT:
+    if value.op in (Op.BASE_CONVERT, Op.LIFT):
         return ((value.src[0], _axis("limb", shape_of(value.src[0])[0]), column),)
     if value.op is Op.TO_RNS:
         return ((value.src[0], _axis("word", shape_of(value.src[0])[0]), column),)

@@ -9,7 +9,7 @@ from ren_lab.schedule.passes import Invariant, Pass
 
 _ELSEWHERE = frozenset({Op.AFTER})  # what comes before a buffer is filled belongs to other kernels
 _KINDS = {
-    Op.NTT: "ntt", Op.INTT: "intt", Op.TO_RNS: "to_rns", Op.BASE_CONVERT: "convert", Op.RANDOM: "random",
+    Op.NTT: "ntt", Op.INTT: "intt", Op.TO_RNS: "to_rns", Op.BASE_CONVERT: "convert", Op.LIFT: "convert", Op.RANDOM: "random",
 }  # fmt: skip
 _NAMED = {Op.ADD: "add", Op.SUB: "sub", Op.MUL: "mul", Op.NEG: "neg", Op.DOT: "dot", Op.JOIN: "join"} | _KINDS
 

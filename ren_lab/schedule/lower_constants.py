@@ -38,6 +38,15 @@ def constant_factor(node: Node, match: Match) -> Node | None:
     return node.with_src((a, Node(Op.AS_RING, DType.U32, (_residues(b),), (b.ring, b.domain))))
 
 
+@rule(Op.MUL)
+def factor_of_inverse(node: Node, match: Match) -> Node | None:
+    """INTT(a) * residues(c) -> INTT(a, c), whose last step multiplies by c/n instead of 1/n"""
+    a, b = node.src
+    if a.op is not Op.INTT or a.arg is not None or b.op is not Op.AS_RING or b.src[0].op is not Op.RESIDUES:
+        return None
+    return Node(Op.INTT, DType.U32, a.src, b.src[0].arg)
+
+
 @rule(Op.ADD, Op.SUB, Op.STORE)
 def constant_summand(node: Node, match: Match) -> Node | None:
     """a + c -> a + residues(c) in the NTT domain;  a + c -> a + impulse(residues(c)) in coefficients"""
@@ -54,4 +63,4 @@ def _symbolic(node: Node) -> str | None:
 
 explicit_constants = Invariant("only outputs are symbolic constants", _symbolic)
 
-PASS = Pass("lower_constants", rules=(double, constant_factor, constant_summand), gives=(explicit_constants,))
+PASS = Pass("lower_constants", rules=(double, constant_factor, factor_of_inverse, constant_summand), gives=(explicit_constants,))

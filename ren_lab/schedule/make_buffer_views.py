@@ -34,8 +34,8 @@ def select_operands(node: Node, match: Match) -> Node | None:
             places = [a.arg.indices[i] for i in a.ring.limb_indices(ring)]
             return Node(Op.PERMUTE, DType.U32, a.src, LimbSelect(ring, tuple(places)))
         return restrict(a.src[0], ring)
-    if a.op is Op.BASE_CONVERT:
-        return Node(Op.BASE_CONVERT, DType.U32, a.src, ring)
+    if a.op in (Op.BASE_CONVERT, Op.LIFT):
+        return Node(a.op, DType.U32, a.src, ring)
     if a.op is Op.JOIN:
         left, parts = ring.moduli, []
         for part in a.src:

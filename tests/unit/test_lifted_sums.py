@@ -5,6 +5,7 @@ A lift takes the centred value modulo some primes to others. The oracle works on
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +13,10 @@ from oracle import negacyclic_product as negacyclic
 from schedules import transformed_limbs
 
 import ren_lab as ren
-from ren_lab.backends import devices
-from ren_lab.ir import Op
+from ren_lab.backends import backend, devices
+from ren_lab.ir import Axis, DType, Node, Op, Slot
 from ren_lab.poly import Poly
-from ren_lab.ring import RingSpec, find_primes
+from ren_lab.ring import Domain, RingSpec, find_primes
 
 N = 32
 DEVICES = [pytest.param(d.name, marks=pytest.mark.device(d.name)) for d in devices() if d.name in ("python", "cpu")]
@@ -105,7 +106,7 @@ def test_a_sum_that_waits_for_the_other_is_a_kernel_of_its_own() -> None:
 
 
 def test_groups_that_would_wait_for_one_another_stay_apart() -> None:
-    """The first shares lifts with the second, the third with the fourth; the second waits for the fourth, the third for the first."""
+    """First and second share lifts, and so do third and fourth; the second waits for the fourth, the third for the first."""
     narrow, whole = ring(4), ring(6)
     a, _ = drawn(narrow, 1, "python")
     k = [drawn(whole, 2 + i, "python")[0] for i in range(4)]
@@ -204,3 +205,26 @@ def test_random_programs_with_lifts_are_alike_on_every_device_and_option(data: s
     for device in devices():
         if device.name == "cpu" and device.available:
             assert outputs("cpu") == expected
+
+
+@pytest.mark.parametrize("same", [False, True], ids=["a part", "the same"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_output_may_be_a_part_of_the_other_ones_expression(device: str, same: bool) -> None:
+    """Rules find that out only after both have been given to one kernel."""
+    on = ring(2)
+
+    def at(slot: int) -> Node:
+        axes = (Node(Op.GIDX, DType.INDEX, (), Axis("limb", 2)), Node(Op.GIDX, DType.INDEX, (), Axis("coefficient", N)))
+        return Node(Op.INDEX, DType.INDEX, (Node(Op.SLOT, DType.U32, (), Slot(slot, (2, N))), *axes))
+
+    loads = [Node(Op.AS_RING, DType.U32, (Node(Op.LOAD, DType.U32, (at(i),)),), (on, Domain.NTT)) for i in (2, 3)]
+    first = Node(Op.SUB, DType.U32, tuple(loads))
+    second = first if same else Node(Op.ADD, DType.U32, (Node(Op.NEG, DType.U32, (first,)), loads[0]))
+    stores = [Node(Op.STORE, DType.VOID, (at(i), value)) for i, value in enumerate((first, second))]
+    drawn = np.random.default_rng(0)
+    x, y = (np.array([drawn.integers(0, p, N) for p in on.moduli], np.uint32) for _ in range(2))
+    outputs = [np.zeros((2, N), np.uint32) for _ in range(2)]
+    backend(device).compile(Node(Op.GROUP, DType.VOID, tuple(stores)))(*outputs, x, y)
+    p = np.array(on.moduli)[:, None]
+    assert np.array_equal(outputs[0], (x.astype(int) - y) % p)
+    assert np.array_equal(outputs[1], outputs[0] if same else y)

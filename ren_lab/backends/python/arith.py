@@ -194,7 +194,7 @@ def _lifting(src: RingSpec, dst: RingSpec) -> tuple[np.ndarray, np.ndarray, _Com
     return into_y, np.array(src.moduli, np.int64)[:, None], _Combination(bounds, factors, dst)
 
 
-def base_convert(a: np.ndarray, src: RingSpec, dst: RingSpec, out: np.ndarray | None = None) -> np.ndarray:
+def base_convert(a: np.ndarray, src: RingSpec, dst: RingSpec, out: np.ndarray | None = None, scaled: bool = False) -> np.ndarray:
     """The centred representative of each coefficient of `a`, lifted to the moduli of `dst`.
 
     The formula, its error and the proof are at `ren_lab.ring.Conversion`: exact, except that coefficients within
@@ -205,6 +205,7 @@ def base_convert(a: np.ndarray, src: RingSpec, dst: RingSpec, out: np.ndarray | 
         src: The ring of `a`.
         dst: The ring of the result; it may share moduli with `src`.
         out: uint32[dst.limbs, n]; must not overlap `a`. A new array if None.
+        scaled: `a` has been multiplied by (Q/p)^-1 modulo each p already, and is out of Montgomery form.
 
     Returns:
         `out`, in Montgomery form, in [0, p).
@@ -218,10 +219,13 @@ def base_convert(a: np.ndarray, src: RingSpec, dst: RingSpec, out: np.ndarray | 
         x = a[:, part]
         rows = np.empty((src.limbs + 1, x.shape[1]), np.int64)
         y = rows[:-1]
-        np.multiply(x, into_y, out=y)
-        constmul.finish(y, p)
         unsigned = y.view(np.uint64)
-        np.minimum(unsigned, unsigned + p.view(np.uint64), out=unsigned)  # a negative y is huge, and y + p wraps back
+        if scaled:
+            y[...] = x
+        else:
+            np.multiply(x, into_y, out=y)
+            constmul.finish(y, p)
+            np.minimum(unsigned, unsigned + p.view(np.uint64), out=unsigned)  # a negative y is huge, and y + p wraps back
         estimates = unsigned * constants.weight  # below 2^63
         estimates >>= np.uint64(31)
         rows[-1] = (estimates.sum(axis=0) + np.uint64(constants.rounding)) >> _SHIFT

@@ -35,7 +35,9 @@ class _Layout:
     def __init__(self, ast: Node) -> None:
         stores = ast.src if ast.op is Op.GROUP else (ast,)
         self.ast = ast
-        self.results = {store.src[1]: place for place, store in enumerate(stores)}
+        values = [store.src[1] for store in stores]
+        self.results = {value: values.index(value) for value in values}
+        self.again = [(place, values.index(value)) for place, value in enumerate(values) if values.index(value) < place]
         self.outputs = len(stores)
         self.out_shape = stores[0].src[0].src[0].arg.shape
         self.slots = 1 + max((n.arg.number for n in ast.toposort() if n.op is Op.SLOT), default=0)
@@ -55,7 +57,7 @@ class _Layout:
                 order.append(node)
             elif node.op in ELEMENTWISE and node.ring is not None:
                 order.append(node)
-            elif node.op in (Op.NTT, Op.INTT, Op.BASE_CONVERT, Op.TO_RNS, Op.JOIN):
+            elif node.op in (Op.NTT, Op.INTT, Op.BASE_CONVERT, Op.LIFT, Op.TO_RNS, Op.JOIN):
                 order.append(node)
         return order
 
@@ -85,6 +87,8 @@ class _Layout:
                 if node.op in _IN_PLACE:
                     for source in node.src:
                         held = self.values.get(source)
+                        if source in self.results:  # one output may be a part of another one's expression
+                            continue
                         if held and held.temporary and last[source] == position and shape_of(source) == shape:
                             place = held.place
                             break
@@ -95,6 +99,15 @@ class _Layout:
                 if place < 0:
                     place = self._new_place(shape)
             self._step(node, place)
+        for place, same in self.again:
+            self._copy(place, same)
+
+    def _copy(self, place: int, same: int) -> None:
+        def step(v: list[Any]) -> None:
+            np.copyto(v[place], v[same])
+
+        self.steps.append(step)
+        self.text.append(f"{self._name(place)} = {self._name(same)}")
 
     def _emit(self, node: Node, place: int, step: Callable[[list[Any]], None], text: str) -> None:
         self.steps.append(step)
@@ -123,19 +136,24 @@ class _Layout:
             def step(v: list[Any]) -> None:
                 rows(v[a], ring, v[place])
 
-            self._emit(node, place, step, f"{self._name(place)} = {name}({self._name(a)})  # {ring.label}")
+            def scaled(v: list[Any]) -> None:
+                rows(v[a], ring, v[place])
+                arith.mul_scalar(v[place], node.arg, ring, v[place])
+
+            text = f"{name}({self._name(a)})" if node.arg is None else f"{name}({self._name(a)}) * c"
+            self._emit(node, place, step if node.arg is None else scaled, f"{self._name(place)} = {text}  # {ring.label}")
         elif node.op is Op.JOIN:
             self._join(node, place)
         elif node.op is Op.DOT:
             self._dot(node, place)
-        elif node.op is Op.BASE_CONVERT:
+        elif node.op in (Op.BASE_CONVERT, Op.LIFT):
             a, source = self._at(node.src[0]), node.src[0].ring
             assert source is not None
 
             def step(v: list[Any]) -> None:
-                arith.base_convert(v[a], source, ring, v[place])
+                arith.base_convert(v[a], source, ring, v[place], node.op is Op.LIFT)
 
-            text = f"{self._name(place)} = base_convert({self._name(a)})  # {source.limbs} limbs -> {ring.limbs} limbs"
+            text = f"{self._name(place)} = {node.op.name.lower()}({self._name(a)})  # {source.limbs} limbs -> {ring.limbs} limbs"
             self._emit(node, place, step, text)
         else:
             a = node.src[0].src[0].src[0].arg.number  # TO_RNS(LOAD(INDEX(SLOT)))

@@ -7,6 +7,7 @@ passed in. A `Table` says what an array holds; the array is made when a backend 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -79,7 +80,8 @@ def _array(table: Table) -> np.ndarray:
         case "digits":
             return _closed(_digit_factors(*key))  # type: ignore[misc]
         case "ntt" | "intt":
-            return _closed(_transforms(key, table.kind == "intt"))  # type: ignore[arg-type]
+            of: Any = key if table.kind == "intt" else (key, None)
+            return _closed(_transforms(of[0], table.kind == "intt", of[1]))
     raise ValueError(f"there is no table of kind {table.kind!r}")
 
 
@@ -95,11 +97,11 @@ def _digit_factors(ring: RingSpec, count: int) -> np.ndarray:
     return np.array([[(1 << (32 * i)) * R * R % p for i in range(count)] for p in ring.moduli], np.uint32)
 
 
-def _transforms(ring: RingSpec, inverse: bool) -> np.ndarray:
+def _transforms(ring: RingSpec, inverse: bool, factors: tuple[int, ...] | None = None) -> np.ndarray:
     out = np.zeros(ring.limbs, TRANSFORM)
     n = ring.n
-    for record, p in zip(out, ring.moduli, strict=True):
-        n_inv = pow(n, -1, p)
+    for record, p, factor in zip(out, ring.moduli, factors or (R,) * ring.limbs, strict=True):
+        n_inv = pow(n, -1, p) * factor * pow(R, -1, p)  # the factors are in Montgomery form
         # brv(1) = n/2
         first = pow(pow(primitive_root(n, p), n // 2, p), -1, p) if inverse else 1
         record["n"], record["p"], record["p_inv"] = n, p, modulus(p).p_inv

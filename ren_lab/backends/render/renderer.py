@@ -147,7 +147,7 @@ class Writer:
             lines += [f"    {line}" for line in expression.inner]
             lines += [f"    store({out} + c, {result});", "}"]
         if stage.transform is not None:
-            lines += [self.transform_call(stage.transform, ring, out, source, "j")]
+            lines += [self.transform_call(stage.transform, ring, stage.factors, out, source, "j")]
             cost += _TRANSFORM_COST * n * ring.limbs
             parts.append(f"{out} = {stage.transform.name}({out if source == out else expression.formula})")
         return self.function(lines, ring.limbs * pieces, cost, f"{'; '.join(parts)}, row by row")
@@ -183,16 +183,21 @@ class Writer:
         lines += [*(f"    store({name} + c, {result});" for name, result in zip(names, results)), "}"]
         what = "; ".join(f"{name} = {formula}" for name, formula in zip(names, expression.formulas))
         if stage.transform is not None:
-            lines.append(self.transform_call(stage.transform, ring, names[0], names[0], "j"))
+            lines.append(self.transform_call(stage.transform, ring, stage.factors, names[0], names[0], "j"))
             what += f"; {names[0]} = {stage.transform.name}({names[0]})"
         transforms = [shape_of(node)[0] for node in stage.rows] + [ring.limbs] * (stage.transform is not None)
         cost = n * (len(expression.inner) * ring.limbs + _TRANSFORM_COST * sum(transforms))
         return self.function(lines, ring.limbs, cost, f"{what}, row by row")
 
-    def transform_call(self, op: Op, ring: RingSpec, out: str, source: str, row: str) -> str:
+    def transform_table(self, op: Op, ring: RingSpec, factors: tuple[int, ...] | None) -> int:
+        """The place of the constants of a transform; `factors` are those of an INTT that multiplies as well."""
+        key = (ring, factors) if op is Op.INTT else ring
+        return self.parameters.table(op.name.lower(), key, f"constants of the {op.name} of each limb")
+
+    def transform_call(self, op: Op, ring: RingSpec, factors: tuple[int, ...] | None, out: str, source: str, row: str) -> str:
         """The transform of a row."""
         name = op.name.lower()
-        table = self.parameters.table(name, ring, f"constants of the {op.name} of each limb")
+        table = self.transform_table(op, ring, factors)
         return f"k->rt->{name}({out}, {source}, (const ren_transform *)k->table[{table}] + {row});"
 
     def transformed(self, node: Node, row: str, out: str, at_hand: dict[Node, str]) -> list[str]:
@@ -206,7 +211,7 @@ class Writer:
             result = expression.value(node.src[0])
             lines = [f"for (i64 c = begin; c < end; c += {self.dialect.lanes}) {{", *(f"    {line}" for line in expression.inner)]
             lines += [f"    store({out} + c, {result});", "}"]
-        return [*expression.outer, *lines, self.transform_call(node.op, ring, out, source or out, row)]
+        return [*expression.outer, *lines, self.transform_call(node.op, ring, node.arg, out, source or out, row)]
 
     def joined(self, node: Node, name: str, rows: dict[Node, str]) -> list[str]:
         """Finds the row of a JOIN: of a buffer, or one that is transformed now."""
@@ -289,20 +294,23 @@ class Writer:
         assert source is not None and target is not None
         expression = Expression(self, source, "i")
         value = expression.value(conversion.src[0])
-        self.formulas[conversion] = f"base_convert({expression.formula})"
-        p, p_inv = expression.modulus()
-        into_y = self.words("into_y", (source, target), f"factors that take x into y{number}")
+        self.formulas[conversion] = f"{conversion.op.name.lower()}({expression.formula})"
+        told, y = f"y = {expression.formula}", value
+        if conversion.op is Op.BASE_CONVERT:
+            p, p_inv = expression.modulus()
+            into_y = self.words("into_y", (source, target), f"factors that take x into y{number}")
+            expression.outer.append(f"const word into_y = splat({into_y}[i]);")
+            told, y = f"y = ({expression.formula}) * (Q/p)^-1 modulo p", f"scale({value}, into_y, {p}, {p_inv})"
         weight = self.parameters.table("weight", (source, target), "floor(2^63 / p)")
         terms = f"terms{number}"
         return [
             f"const i64 {terms} = {self.number(source.limbs, f'limbs that are converted ({number})')};",
             f"u32 y{number}[({terms} + 1) * width] __attribute__((aligned(64)));",
-            f"for (i64 i = 0; i < {terms}; i++) {{ /* y = ({expression.formula}) * (Q/p)^-1 modulo p */",
+            f"for (i64 i = 0; i < {terms}; i++) {{ /* {told} */",
             *(f"    {line}" for line in expression.outer),
-            f"    const word into_y = splat({into_y}[i]);",
             f"    for (i64 c = begin; c < end; c += {self.dialect.lanes}) {{",
             *(f"        {line}" for line in expression.inner),
-            f"        store(y{number} + i * width + (c - begin), scale({value}, into_y, {p}, {p_inv}));",
+            f"        store(y{number} + i * width + (c - begin), {y});",
             "    }",
             "}",
             f"k->rt->estimate(y{number}, {terms}, width, (const u64 *)k->table[{weight}]); /* y[{terms}] = e */",

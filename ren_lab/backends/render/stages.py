@@ -6,12 +6,11 @@ transform in the middle, a conversion of a conversion) is a stage of its own wit
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ren_lab.ir import ELEMENTWISE, Node, Op
+from ren_lab.ir import CONVERSIONS, ELEMENTWISE, Node, Op
 from ren_lab.ring import RingSpec
 
-CONVERSIONS = frozenset({Op.BASE_CONVERT, Op.TO_RNS})
 TRANSFORMS = frozenset({Op.NTT, Op.INTT})
 
 
@@ -24,6 +23,7 @@ class Stage:
         value: the expression.
         transform: NTT or INTT of the rows of `target` afterwards, or None.
         conversions: the conversions in the expression, operands first.
+        factors: of an INTT that multiplies as well: Montgomery residues, one per limb.
         rows: transforms in the expression whose rows are used as soon as they are there, operands first.
         also: further slots that are filled along with `target`, and their expressions.
     """
@@ -32,6 +32,7 @@ class Stage:
     value: Node
     transform: Op | None
     conversions: tuple[Node, ...] = ()
+    factors: tuple[int, ...] | None = None
     rows: tuple[Node, ...] = ()
     also: tuple[tuple[int, Node], ...] = ()
 
@@ -89,7 +90,8 @@ def split(ast: Node, row_by_row: bool = False) -> Stages:
             is a stage of its own.
     """
     stores = ast.src if ast.op is Op.GROUP else (ast,)
-    results = {store.src[1]: number for number, store in enumerate(stores)}
+    values = [store.src[1] for store in stores]
+    results = {value: values.index(value) for value in values}
     slots = {node.arg.number: node.arg.shape for node in ast.toposort() if node.op is Op.SLOT}
     width = stores[0].src[0].src[0].arg.shape[1]
     shapes = [slots.get(number, (0, width)) for number in range(max(slots) + 1)]
@@ -100,12 +102,12 @@ def split(ast: Node, row_by_row: bool = False) -> Stages:
         first = next(iter(results))
         rows = tuple(node for node in body if node.op in TRANSFORMS and node not in results)
         if first.op in TRANSFORMS:
-            stage = Stage(0, first.src[0], first.op, rows=rows)
+            stage = Stage(0, first.src[0], first.op, factors=first.arg, rows=rows)
         else:
-            stage = Stage(0, first, None, rows=rows, also=tuple((n, r) for r, n in results.items() if n))
-        if first.op not in TRANSFORMS or len(results) == 1:
+            stage = Stage(0, first, None, rows=rows, also=tuple(enumerate(values))[1:])
+        if first.op not in TRANSFORMS or len(values) == 1:
             return Stages((stage,), tuple(shapes), {}, buffers)
-    inner = {n for c in body if c.op is Op.BASE_CONVERT for n in walk(c.src[0], frozenset(), {}) if n.op in CONVERSIONS}
+    inner = {n for c in body if c.op in (Op.BASE_CONVERT, Op.LIFT) for n in walk(c.src[0], frozenset(), {}) if n.op in CONVERSIONS}
     held: dict[Node, int] = {}
     stages = []
     for node in body:
@@ -117,9 +119,11 @@ def split(ast: Node, row_by_row: bool = False) -> Stages:
             shapes.append((node.ring.limbs, node.ring.n))
         value = node.src[0] if node.op in TRANSFORMS else node
         conversions = [n for n in walk(value, CONVERSIONS, held) if n.op in CONVERSIONS and n not in held]
-        stages.append(Stage(target, value, node.op if node.op in TRANSFORMS else None, tuple(conversions)))
+        transform, factors = (node.op, node.arg) if node.op in TRANSFORMS else (None, None)
+        stages.append(Stage(target, value, transform, tuple(conversions), factors))
         if node not in results:
             held[node] = target
+        stages += [replace(stages[-1], target=number) for number in range(target + 1, len(values)) if values[number] is node]
     return Stages(tuple(stages), tuple(shapes), held, buffers)
 
 

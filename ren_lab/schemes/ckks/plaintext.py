@@ -97,7 +97,7 @@ def _level(ctx: CKKSContext, level: int | None) -> Level:
 def check_room(bound: float, scale: float, ring: RingSpec, what: str) -> None:
     """Refuse what would wrap around the modulus."""
     half = ring.q / 2 if ring.q.bit_length() <= sys.float_info.max_exp else math.inf  # beyond all floats
-    if not bound * abs(scale) < half:
+    if not bound < half / abs(scale):
         raise ValueError(
             f"{what} does not fit at this level: magnitudes must stay below {half / abs(scale):.3g}; scale values down, "
             "or encode at a higher level"
