@@ -70,17 +70,12 @@ _backends: dict[str, Backend] = {}
 _lock = threading.Lock()
 _default: str | None = None  # found when first asked for
 
-# Known kinds of device: how a backend is made, or what is missing.
-_factories: dict[str, Callable[[int], Backend]] = {}
-_missing: dict[str, str] = {
-    "cuda": "this version of ren-lab has no CUDA backend; use device 'python'",
-}
+_factories: dict[str, Callable[[int], Backend]] = {}  # of the known kinds of device
 
 
 def register(kind: str, factory: Callable[[int], Backend]) -> None:
     """Make a kind of device known: `factory(number)` gives its backend or raises `DeviceUnavailable`."""
     _factories[kind] = factory
-    _missing.pop(kind, None)
 
 
 def device_name(name: str) -> str:
@@ -88,13 +83,10 @@ def device_name(name: str) -> str:
     if not isinstance(name, str):
         raise TypeError(f"a device is named by a string such as 'python', not by {name!r}")
     kind, colon, number = name.strip().lower().partition(":")
-    if kind not in _factories and kind not in _missing or colon and not number.isdecimal():
+    if kind not in _factories or colon and not number.isdecimal():
         raise ValueError(
-            f"unknown device {name!r}; the devices are {', '.join(sorted({*_factories, *_missing}))}, "
-            "or one of them with a number as 'python:1'"
+            f"unknown device {name!r}; the devices are {', '.join(sorted(_factories))}, or one of them with a number as 'python:1'"
         )
-    if kind in _missing:
-        raise DeviceUnavailable(f"device {name!r} is not available: {_missing[kind]}")
     return f"{kind}:{int(number)}" if number and int(number) else kind
 
 
@@ -134,5 +126,12 @@ def default_device() -> str:
 
 def devices() -> list[DeviceInfo]:
     """Every kind of device that this version knows."""
-    there = [DeviceInfo(kind, True, type(backend(kind)).__doc__.splitlines()[0]) for kind in _factories]  # type: ignore[union-attr]
-    return there + [DeviceInfo(kind, False, text) for kind, text in _missing.items()]
+    return list(map(_info, _factories))
+
+
+def _info(kind: str) -> DeviceInfo:
+    try:
+        made = backend(kind)
+    except DeviceUnavailable as error:
+        return DeviceInfo(kind, False, str(error))
+    return DeviceInfo(kind, True, getattr(made, "description", None) or str(type(made).__doc__).splitlines()[0])

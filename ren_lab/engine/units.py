@@ -220,10 +220,19 @@ def run_exec_units(program: Program, frame: list[Any], emit: Emit | None = None)
             error.add_note(
                 f"while {unit.item.name} ran, item {index} of {len(program.units)} of the schedule, on {unit.item.device}"
             )
+            if isinstance(error, MemoryError):
+                plan = program.memory
+                error.add_note(
+                    f"the program needs {plan.peak_bytes} bytes in arenas, of which at most {plan.lower_bound_bytes} are live at a "
+                    f"time, and {sum(b.nbytes for b in plan.buffers if b.offset is None)} bytes outside"
+                )
             if emit is not None:
                 emit(UnitFailed(index, error))
             raise
         if emit is not None:
+            wait = getattr(backend(unit.item.device), "synchronize", None)
+            if wait is not None:  # a unit that was only launched has not run yet
+                wait()
             emit(UnitRan(index, began, time.perf_counter() - began))
         for place in unit.release:
             frame[place] = None

@@ -52,13 +52,14 @@ class _Pass:
     once: bool = False
     dropped: int = 0
     sentence: str = ""
+    steps: Sequence[Any] | None = None  # of a pass over text: what stands after each rewrite
 
     @classmethod
     def of(cls, record: Any) -> "_Pass":
         return cls(
             record.number, record.name, record.before, record.after, tuple(record.rewrites or ()), record.seconds,
             getattr(record, "mapping", None) or {}, getattr(record, "once", False), getattr(record, "dropped_rewrites", 0),
-            getattr(record, "sentence", ""),
+            getattr(record, "sentence", ""), getattr(record, "steps", None),
         )  # fmt: skip
 
     @property
@@ -89,9 +90,13 @@ class _Pass:
     @cached_property
     def diff(self) -> list[tuple[str, str]]:
         """The text after the pass and what is gone from that before, line by line, each with its mark."""
-        marks = {"+": "added", "-": "removed", " ": ""}
-        lines = difflib.ndiff(str(self.before).splitlines(), str(self.after).splitlines())
-        return [(marks[line[0]], line[2:]) for line in lines if line[0] in marks]
+        return _compared(self.before, self.after)
+
+    def diff_at(self, rewrite: int) -> list[tuple[str, str]]:
+        """The same for one rewrite, counted from 1, of a pass that keeps what stands between its rewrites; else for all of them."""
+        if not rewrite or not self.steps or rewrite > len(self.steps):
+            return self.diff
+        return _compared(self.before if rewrite == 1 else self.steps[rewrite - 2], self.steps[rewrite - 1])
 
     @property
     def quiet(self) -> bool:
@@ -106,6 +111,12 @@ class _Pass:
         noun = "node" if self.graphs else "line"
         told = [f"{format_count(n, noun)} {what}" for n, what in zip(self.counts, ("added", "removed", "changed")) if n]
         return f"Pass {self.number}, {self.name}: {', '.join(told) or 'nothing added or removed'}."
+
+
+def _compared(before: Any, after: Any) -> list[tuple[str, str]]:
+    marks = {"+": "added", "-": "removed", " ": ""}
+    lines = difflib.ndiff(str(before).splitlines(), str(after).splitlines())
+    return [(marks[line[0]], line[2:]) for line in lines if line[0] in marks]
 
 
 class PassSteps:
@@ -205,7 +216,7 @@ class PassSteps:
         if p is not None and p.rewrites:
             frame["sections"] += _rewrites(p, rewrite)
         if not self._graphs_at(step):
-            frame["lines"] = self._text(step)
+            frame["lines"] = self._text(step, rewrite)
             return frame
         view, layout = self._view(step, rewrite, fold, focus)
         if rewrite == 0:
@@ -270,10 +281,13 @@ class PassSteps:
             told += f" Most often: {rule}{f' ({times} times)' if times > 1 else ''}."
         return told
 
-    def _text(self, step: int) -> list[list[str]]:
+    def _text(self, step: int, rewrite: int) -> list[list[str]]:
         if not self._passes:
             return []
-        told = [("", line) for line in str(self._passes[0].before).splitlines()] if step == 0 else self._passes[step - 1].diff
+        if step == 0:
+            told = [("", line) for line in str(self._passes[0].before).splitlines()]
+        else:
+            told = self._passes[step - 1].diff_at(rewrite)
         return _cut([["", mark, line] for mark, line in told])
 
     def _broken(self) -> Frame:

@@ -26,7 +26,9 @@ NOT_IMPORTED = {
     "graphviz-pure": "run as a program",
     "ipykernel": "started by JupyterLab and papermill",
     "ipywidgets": "brings JupyterLab its widget manager",
-    "cupy-cuda13x": "the device `cuda`, once there is one",
+    "cupy-cuda13x": "imported as cupy",
+    "ml-dtypes": "looked up by name where the language meets BF16",
+    "torch": "looked up where a tensor of it is given",
 }
 # Imported where it happens to be there, and never needed.
 MODULES = {"cupy-cuda13x": ("cupy", "cupyx", "cupy-backends")}  # of the packages that bring more than their name says
