@@ -65,13 +65,14 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+@pytest.mark.device("cpu")  # pages show what it says where there is a compiler
 @pytest.mark.parametrize("page", [page for page in PAGES if _programs(page)], ids=_name)
 def test_programs_run_and_print_what_the_page_says(page, tmp_path, monkeypatch):
     """The blocks of a page are one program, in the order of the page, that starts with nothing compiled."""
     monkeypatch.chdir(tmp_path)
     clear_schedule_cache()
     names: dict[str, object] = {"__name__": "__main__"}
-    with ren.using(device="python", verify=False):
+    with ren.using(device="cpu", verify=False):
         for block in _programs(page):
             out = io.StringIO()
             with redirect_stdout(out):
