@@ -217,15 +217,15 @@ def run_exec_units(program: Program, frame: list[Any], emit: Emit | None = None)
                         frame[slot] = backend(ident.device).allocate(ident.shape)
                 unit.call(*[frame[s] for s in slots])
         except BaseException as error:
-            error.add_note(
-                f"while {unit.item.name} ran, item {index} of {len(program.units)} of the schedule, on {unit.item.device}"
-            )
             if isinstance(error, MemoryError):
                 plan = program.memory
                 error.add_note(
                     f"the program needs {plan.peak_bytes} bytes in arenas, of which at most {plan.lower_bound_bytes} are live at a "
                     f"time, and {sum(b.nbytes for b in plan.buffers if b.offset is None)} bytes outside"
                 )
+            error.add_note(
+                f"while {unit.item.name} ran, item {index} of {len(program.units)} of the schedule, on {unit.item.device}"
+            )
             if emit is not None:
                 emit(UnitFailed(index, error))
             raise
