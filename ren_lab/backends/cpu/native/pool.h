@@ -34,15 +34,17 @@ enum { MAX_THREADS = 256, GRAIN = 1 << 14 };
  * within microseconds, and a thread that was asleep may be woken on the processor of the thread that wakes it. */
 enum { SPINS = 20000 };
 
-/* A worker that others have pushed off its processor holds up the whole kernel. When the caller has waited for one longer than
- * LATE nanoseconds and than two items take, the next kernels run alone: REST of them, twice as many each time it happens again. */
-enum { LATE = 100000, REST = 32, LONGEST_REST = 4096 };
+/* A worker that others have pushed off its processor holds up the whole kernel. So accounts are kept, in nanoseconds: what the
+ * workers' items would have taken the caller, less what it waited for them at the end. Up to CREDIT is kept of gains, about what a
+ * turn of another process takes; when it is used up, the next kernels run alone: REST of them, twice as many each time until it
+ * has been earned again. */
+enum { CREDIT = 10000000, REST = 32, LONGEST_REST = 1024 };
 
 static pthread_mutex_t owner = PTHREAD_MUTEX_INITIALIZER; /* held by the caller whose kernel has the pool */
 static pthread_mutex_t state = PTHREAD_MUTEX_INITIALIZER; /* of everything below */
 static pthread_cond_t work_comes = PTHREAD_COND_INITIALIZER, work_ends = PTHREAD_COND_INITIALIZER;
 static pthread_once_t prepared = PTHREAD_ONCE_INIT;
-static i64 resting, rest = REST; /* kernels that are still to run alone, and how many it will be next time; of the owner */
+static i64 credit = CREDIT, resting, rest = REST; /* kernels still to run alone, and how many it will be next time; all of the owner */
 static i64 workers, sleepers, places;
 static atomic_long active; /* workers in the job; changed under `state`, read without while its end is awaited */
 static atomic_long generation; /* changes when a job opens */
@@ -180,12 +182,16 @@ static void run(ren_part *part, const ren_call *call, i64 count, i64 cost)
     while (atomic_load_explicit(&active, memory_order_acquire) > 0)
         pthread_cond_wait(&work_ends, &state);
     pthread_mutex_unlock(&state);
-    const i64 waited = nanoseconds() - ended;
-    if (waited > LATE && waited * done > 2 * (ended - begun)) {
+    if (done > 0)
+        credit += (count - done) * ((ended - begun) / done);
+    credit -= nanoseconds() - ended;
+    if (credit < 0) {
+        credit = 0;
         resting = rest;
         rest = rest < LONGEST_REST ? 2 * rest : rest;
-    } else if (rest > REST) {
-        rest--;
+    } else if (credit > CREDIT) {
+        credit = CREDIT;
+        rest = REST;
     }
     pthread_mutex_unlock(&owner);
 }
