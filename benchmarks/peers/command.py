@@ -11,7 +11,7 @@ from typing import Any
 
 from peers import environments, report
 from peers.processes import Worker, WorkerError, once
-from peers.system import OPERATIONS, OURS, SETTINGS, Setting
+from peers.system import BESIDE, OPERATIONS, OURS, SETTINGS, Setting
 from peers.turns import compare
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,7 +73,7 @@ def _peers(record: report.Record, options: argparse.Namespace, keep: Callable[[]
         for threads in options.threads:
             with ExitStack() as stack:
                 workers = {name: stack.enter_context(Worker([python], _serving(name), threads)) for name, python in pythons.items()}
-                total = options.rounds * ((len(OPERATIONS) - 1) * len(workers) + 1)
+                total = options.rounds * ((len(OPERATIONS) - len(BESIDE)) * len(workers) + len(BESIDE))
                 bar = stack.enter_context(
                     tqdm(total=total, desc=f"{report.degree(log_n)}, threads {threads}", leave=False, mininterval=1.0)
                 )

@@ -13,8 +13,10 @@ _SHORT = {
     "keys": "keys",
     "plaintext multiply": "multiply by plaintext",
     "multiply": "multiply",
+    "multiply, replayed": "multiply, replayed",
     "square": "square",
     "rotate": "rotate",
+    "rotate, replayed": "rotate, replayed",
     "chain": "chain",
     "chain, replayed": "chain, replayed",
 }

@@ -16,14 +16,16 @@ OPERATIONS = {
     "add": "add",
     "plaintext multiply": "multiply by a plaintext, rescale",
     "multiply": "multiply, relinearize, rescale",
+    "multiply, replayed": "multiply, relinearize, rescale, replayed",
     "square": "square, relinearize, rescale",
     "rotate": "rotate by 1",
+    "rotate, replayed": "rotate by 1, replayed",
     "chain": "{depth} steps of x = 2x² − 1",
-    "chain, replayed": "the same, replayed",
+    "chain, replayed": "the steps, replayed",
 }
 """Operations in the order in which they are measured, and what tables call them."""
 
-BESIDE = {"chain, replayed": "chain"}
+BESIDE = {"chain, replayed": "chain", "multiply, replayed": "multiply", "rotate, replayed": "rotate"}
 """Operations that this package alone has, and the one of the others that each is compared with."""
 
 
@@ -94,4 +96,4 @@ def expected(operation: str, values: np.ndarray, depth: int) -> np.ndarray:
         "multiply": x * y,
         "square": x * x,
         "rotate": np.roll(x, -1),
-    }[operation]
+    }[operation.removesuffix(", replayed")]

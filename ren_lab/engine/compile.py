@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 
 from ren_lab.engine.storage import new_buffer, storage_of
-from ren_lab.engine.units import Program, make_exec_units, plan_memory, run_at_once, run_exec_units
+from ren_lab.engine.units import Program, make_exec_units, plan_memory, run_at_once, run_exec_units, runs_at_once
 from ren_lab.events import CompileEnded, CompileStarted, Emit, emitter
 from ren_lab.ir import DType, Node, Op, substitute
 from ren_lab.options import Options
@@ -111,13 +111,16 @@ def realize_nodes(roots: Sequence[Node], options: Options) -> dict[Node, Node]:
     program, names = compile_sink(sink, options, emit)
 
     buffers: dict[Node, Node] = {}  # canonical BUFFER -> the caller's, or the new one
-    frame = program.frame()
+    at_once = emit is None and runs_at_once(program)
+    frame = program.frame(windows=not at_once)
     by_ident = {named.arg: node for node, named in names.items() if node.op is Op.BUFFER}
     for ident in program.inputs:
         node = by_ident[ident]
         frame[program.places[ident]] = storage_of(node)
         buffers[names[node]] = node
-    if emit is not None or not run_at_once(program, frame):
+    if at_once:
+        run_at_once(program, frame)
+    else:
         run_exec_units(program, frame, emit)
     for ident in program.outputs:
         made = new_buffer(ident.device, ident.shape, frame[program.places[ident]], ident.pinned)

@@ -104,6 +104,7 @@ class Program:
         inputs: the buffers that must be bound, those that no unit writes.
         outputs: the buffers that are filled and that the schedule's outputs stand on.
         planned: (place, buffer, offset in bytes) of each buffer in an arena.
+        loose: (place, buffer) of each buffer that is filled and lies in no arena, views aside.
     """
 
     schedule: Schedule
@@ -113,13 +114,19 @@ class Program:
     inputs: tuple[BufferId, ...]
     outputs: tuple[BufferId, ...]
     planned: tuple[tuple[int, BufferId, int], ...] = field(repr=False)
+    loose: tuple[tuple[int, BufferId], ...] = field(repr=False)
     _runners: list[Callable[[list[Any]], None] | None] = field(default_factory=list, repr=False, compare=False)
 
-    def frame(self) -> list[Any]:
-        """A fresh frame: arenas allocated and their windows in place, everything else empty."""
+    def frame(self, windows: bool = True) -> list[Any]:
+        """A fresh frame: arenas allocated and their windows in place, everything else empty. Without `windows` each arena has only
+        its first one, from which `runner` finds the others."""
         frame: list[Any] = [None] * len(self.places)
         arenas = {device: backend(device).allocate_arena(nbytes) for device, nbytes in self.memory.arenas.items() if nbytes}
+        first: set[str] = set()
         for place, ident, offset in self.planned:
+            if not windows and ident.device in first:
+                continue
+            first.add(ident.device)
             frame[place] = backend(ident.device).window(arenas[ident.device], offset, ident.shape)
         return frame
 
@@ -175,26 +182,28 @@ def make_exec_units(schedule: Schedule, memory: MemoryPlan) -> Program:
             compiled[item.device, item.ast] = call
         units.append(ExecUnit(item, tuple(places[b] for b in item.buffers), call, tuple(freed)))
     inputs = tuple(ident for ident in places if ident not in written)
-    return Program(schedule, memory, tuple(units), places, inputs, made, planned)
+    filled = dict.fromkeys(ident for item in schedule.items if item.kind != "view" for ident in item.outputs)
+    loose = tuple((places[ident], ident) for ident in filled if places[ident] not in windows)
+    return Program(schedule, memory, tuple(units), places, inputs, made, planned, loose)
 
 
 _MOST_AT_ONCE = 256  # units; more of them run one by one, so that they can be interrupted
 
 
-def run_at_once(program: Program, frame: list[Any]) -> bool:
-    """Run a program on a frame whose inputs are bound, by one call of its device; False, and nothing done, where there is none."""
-    device = backend(program.outputs[0].device) if program.outputs else None
-    if device is None or not getattr(device, "runs_plans_at_once", False) or len(program.units) > _MOST_AT_ONCE:
+def runs_at_once(program: Program) -> bool:
+    """Whether a program's device runs it by one call, without a capture."""
+    if not program.outputs or len(program.units) > _MOST_AT_ONCE:
         return False
-    runner = program.runner
-    if runner is None:
-        return False
-    for unit in program.units:
-        for slot, ident in zip(unit.slots, unit.item.outputs, strict=False):
-            if frame[slot] is None and unit.item.kind != "view":
-                frame[slot] = device.allocate(ident.shape)
+    return getattr(backend(program.outputs[0].device), "runs_plans_at_once", False) and program.runner is not None
+
+
+def run_at_once(program: Program, frame: list[Any]) -> None:
+    """Run a program that `runs_at_once` on a frame whose inputs are bound."""
+    device, runner = backend(program.outputs[0].device), program.runner
+    assert runner is not None
+    for place, ident in program.loose:
+        frame[place] = device.allocate(ident.shape)
     runner(frame)
-    return True
 
 
 def run_exec_units(program: Program, frame: list[Any], emit: Emit | None = None) -> None:

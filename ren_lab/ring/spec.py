@@ -127,15 +127,19 @@ class RingSpec:
                 f"moduli is {moduli!r} of type {type(moduli).__name__}, but it must be a sequence of integers;"
                 " write (p,) for a single modulus"
             )
-        dropped = [integer(p, "a modulus") for p in moduli]
-        for i, p in enumerate(dropped):
-            if p not in self.moduli:
-                raise ValueError(f"modulus {p} cannot be dropped: it is not a modulus of {self!r}; choose among {self.moduli}")
-            if p in dropped[:i]:
-                raise ValueError(f"modulus {p} is to be dropped twice, but each can go only once; name it once")
-        if len(dropped) == len(self.moduli):
-            raise ValueError(f"all moduli {self.moduli} would be dropped, but one must remain; drop fewer")
-        return RingSpec(self.n, tuple([p for p in self.moduli if p not in dropped]))
+        return _without(self, tuple([integer(p, "a modulus") for p in moduli]))
+
+
+@lru_cache(maxsize=1024)
+def _without(ring: RingSpec, dropped: tuple[int, ...]) -> RingSpec:
+    for i, p in enumerate(dropped):
+        if p not in ring.moduli:
+            raise ValueError(f"modulus {p} cannot be dropped: it is not a modulus of {ring!r}; choose among {ring.moduli}")
+        if p in dropped[:i]:
+            raise ValueError(f"modulus {p} is to be dropped twice, but each can go only once; name it once")
+    if len(dropped) == len(ring.moduli):
+        raise ValueError(f"all moduli {ring.moduli} would be dropped, but one must remain; drop fewer")
+    return RingSpec(ring.n, tuple([p for p in ring.moduli if p not in dropped]))
 
 
 def tables(ring: RingSpec) -> RingTables:

@@ -25,7 +25,7 @@ def parameters(setting: Setting) -> CKKSParams:
 
 
 class RenLab(System):
-    """Eager operations, each realized by itself; and the chain captured once and replayed."""
+    """Eager operations, each realized by itself; and some of them and the chain captured once and replayed."""
 
     def __init__(self, setting: Setting, values: np.ndarray) -> None:
         params = self.params = parameters(setting)
@@ -36,6 +36,7 @@ class RenLab(System):
         plain = encode(values).realize()
         factor = plain.transformed().realize()
         self.jitted = ren.jit(self._chain)
+        product, rotation = ren.jit(lambda a, b: a * b), ren.jit(lambda a: a.rotate(1))
         self.description = f"{repr(params)[1:-1]}, {params.digits} digits; device {DEVICE}"
         self.operations = {
             "keys": lambda: keygen(params, rotations=[1], device=DEVICE),
@@ -45,8 +46,10 @@ class RenLab(System):
             "add": lambda: (x + y).realize(),
             "plaintext multiply": lambda: (x * factor).realize(),
             "multiply": lambda: (x * y).realize(),
+            "multiply, replayed": lambda: product(x, y),
             "square": lambda: (x * x).realize(),
             "rotate": lambda: x.rotate(1).realize(),
+            "rotate, replayed": lambda: rotation(x),
             "chain": lambda: self._chain(x).realize(),
             "chain, replayed": lambda: self.jitted(x),
         }

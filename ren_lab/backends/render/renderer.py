@@ -15,7 +15,7 @@ from ren_lab.backends.render.stages import CONVERSIONS, Stage, Stages, check, sp
 from ren_lab.ir import ELEMENTWISE, LimbSelect, Node, Op, join_rows, shape_of
 from ren_lab.ring import RingSpec
 
-MAX_COLUMNS = 256
+MAX_COLUMNS = 512
 """Columns that a conversion works on together."""
 
 _TRANSFORM_COST, _CONVERSION_COST = 8, 1  # word operations per value, in units of an elementwise operation

@@ -63,7 +63,7 @@ def decompose(params: CKKSParams, level: int, d: Poly) -> list[Poly]:
     several rotations of one ciphertext that are realized together share the transforms of its digits.
     """
     ring = params.extended_ring_at(level)
-    return [d.to_ring(RingSpec(params.n, digit)).to_ring(ring) for digit in params.digit_moduli(level)]
+    return [d.to_ring(digit).to_ring(ring) for digit in params.digit_rings(level)]
 
 
 def switched(params: CKKSParams, level: int, d: Poly, key: SwitchingKey) -> tuple[Poly, Poly]:

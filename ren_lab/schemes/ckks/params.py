@@ -158,11 +158,29 @@ class CKKSParams:
 
     def encryption_ring_at(self, level: int) -> RingSpec:
         """The last special prime, then the moduli of a level."""
-        return RingSpec(self.n, (self.special[-1], *self.levels[level].moduli))
+        return self._encryption_rings[level]
 
     def extended_ring_at(self, level: int) -> RingSpec:
         """The special primes, then the moduli of a level."""
-        return RingSpec(self.n, self.special + self.levels[level].moduli)
+        return self._extended_rings[level]
+
+    # Operations ask for these again and again; a ring takes longer to make than a node.
+
+    @cached_property
+    def _encryption_rings(self) -> tuple[RingSpec, ...]:
+        return tuple(RingSpec(self.n, (self.special[-1], *level.moduli)) for level in self.levels)
+
+    @cached_property
+    def _extended_rings(self) -> tuple[RingSpec, ...]:
+        return tuple(RingSpec(self.n, self.special + level.moduli) for level in self.levels)
+
+    @cached_property
+    def _digit_rings(self) -> tuple[tuple[RingSpec, ...], ...]:
+        return tuple(tuple(RingSpec(self.n, d) for d in self.digit_moduli(level.index)) for level in self.levels)
+
+    def digit_rings(self, level: int) -> tuple[RingSpec, ...]:
+        """The rings of `digit_moduli`."""
+        return self._digit_rings[level]
 
     def digit_moduli(self, level: int) -> tuple[tuple[int, ...], ...]:
         """How key switching cuts a polynomial at a level: runs of equally many moduli, the last one perhaps shorter."""
