@@ -4,9 +4,11 @@ import json
 import re
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import ren_lab as ren
+import ren_lab.language as pl
 from ren_lab.lens.pass_steps import FOLDS, PassSteps
 from ren_lab.lens.records import Failure
 from ren_lab.lens.stepping import plain_text, static_html
@@ -198,3 +200,32 @@ def test_progress_grows_to_one(trace):
 def test_the_static_view_has_the_picture_and_the_words(steps):
     page = static_html(steps, 3)
     assert steps.frame(3)["sentence"].split(":")[0] in page and page.count("<svg") == 1 and "inject_domains" in page
+
+
+LOOPS = """
+import ren_lab.language as pl
+
+
+@pl.jit
+def main(a: pl.InOut[pl.Tensor]):
+    for i in pl.range(2):
+        with pl.at(pl.Level.CORE_GROUP):
+            a[:] = pl.add(a[:], 1.0)
+    for i in pl.range(3):
+        with pl.at(pl.Level.CORE_GROUP):
+            a[:] = pl.mul(a[:], 2.0)
+"""
+
+
+def test_text_is_shown_rewrite_by_rewrite_where_a_pipeline_keeps_what_stands_between():
+    program = pl.parse(LOOPS, "main.py").lower(np.zeros(4, np.float32))
+    record = next(record for record in program.passes if len(record.rewrites) > 1)
+    steps = PassSteps.of(program.passes)
+    marked = []
+    for rewrite in range(len(record.rewrites) + 1):
+        lines = steps.frame(record.number, rewrite)["lines"]
+        marked.append({(mark, text.strip()) for _, mark, text in lines if mark})
+    whole, *single = marked
+    added = [{text for mark, text in step if mark == "added"} for step in single]
+    assert all(added) and all(step != whole for step in marked[1:])
+    assert {text for mark, text in whole if mark == "added"} <= set().union(*added)
