@@ -15,8 +15,9 @@ from ren_lab.backends.cuda.program import Device, Launch, Program
 from ren_lab.backends.cuda.steps import Outputs, Step, cut
 from ren_lab.backends.python.sampling import gaussian_thresholds
 from ren_lab.backends.render.dialect import Dialect
+from ren_lab.backends.render.expression import Expression
 from ren_lab.backends.render.parameters import fold
-from ren_lab.backends.render.renderer import Expression, Writer
+from ren_lab.backends.render.renderer import Writer
 from ren_lab.backends.render.stages import Stages
 from ren_lab.ir import Node, Op, Random
 from ren_lab.ring import R, RingSpec, check_sigma
