@@ -9,7 +9,7 @@ from hypothesis import settings
 os.environ.setdefault("REN_VERIFY", "1")
 os.environ.setdefault("REN_DEVICE", "python")  # the reference; tests of other devices name theirs
 
-settings.register_profile("untimed", deadline=None, print_blob=True)
+settings.register_profile("untimed", deadline=None, print_blob=True, max_examples=60)
 settings.load_profile("untimed")
 
 

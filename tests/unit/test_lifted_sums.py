@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import negacyclic_product as negacyclic
 from schedules import transformed_limbs
@@ -168,6 +168,7 @@ def test_pruning_keeps_a_transform_of_what_does_not_change_out_of_the_replay() -
     assert not any(n.op is Op.NTT for kernel in plan.kernels for n in kernel.ast.toposort())
 
 
+@settings(max_examples=20)
 @given(st.data())
 def test_random_programs_with_lifts_are_alike_on_every_device_and_option(data: st.DataObject) -> None:
     bits = data.draw(st.sampled_from([20, 30, 31]))
