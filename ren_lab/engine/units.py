@@ -225,6 +225,9 @@ def run_exec_units(program: Program, frame: list[Any], emit: Emit | None = None)
                     if frame[slot] is None:
                         frame[slot] = backend(ident.device).allocate(ident.shape)
                 unit.call(*[frame[s] for s in slots])
+            wait = None if emit is None else getattr(backend(unit.item.device), "synchronize", None)
+            if wait is not None:  # a unit that was only launched has not run yet
+                wait()
         except BaseException as error:
             if isinstance(error, MemoryError):
                 plan = program.memory
@@ -239,9 +242,6 @@ def run_exec_units(program: Program, frame: list[Any], emit: Emit | None = None)
                 emit(UnitFailed(index, error))
             raise
         if emit is not None:
-            wait = getattr(backend(unit.item.device), "synchronize", None)
-            if wait is not None:  # a unit that was only launched has not run yet
-                wait()
             emit(UnitRan(index, began, time.perf_counter() - began))
         for place in unit.release:
             frame[place] = None

@@ -16,7 +16,6 @@ from ren_lab.backends.cuda.steps import Outputs, Step, cut
 from ren_lab.backends.python.sampling import gaussian_thresholds
 from ren_lab.backends.render.dialect import Dialect
 from ren_lab.backends.render.expression import Expression
-from ren_lab.backends.render.parameters import fold
 from ren_lab.backends.render.renderer import Writer
 from ren_lab.backends.render.stages import Stages
 from ren_lab.ir import Node, Op, Random
@@ -295,13 +294,7 @@ class CudaWriter(Writer):
         source, target = conversion.src[0].ring, conversion.ring
         assert source is not None and target is not None
         expression = Expression(self, source, "i")
-        value = expression.value(conversion.src[0])
-        self.formulas[conversion] = f"{conversion.op.name.lower()}({expression.formula})"
-        told, y = f"y = {expression.formula}", value
-        if conversion.op is Op.BASE_CONVERT:
-            p, p_inv = expression.modulus()
-            into_y = self.words("into_y", (source, target), f"factors that take x into y{number}")
-            told, y = f"y = ({expression.formula}) * (Q/p)^-1 modulo p", f"scale({value}, splat({into_y}[i]), {p}, {p_inv})"
+        told, y = self.y_of(number, conversion, expression)
         weight = self.parameters.table("weight", (source, target), "floor(2^63 / p)")
         limbs = self.number(source.limbs, f"limbs that are converted ({number})")
         return [
@@ -320,19 +313,7 @@ class CudaWriter(Writer):
 
     def combine(self, number: int, conversion: Node) -> str:
         """The call that gives some rows of a conversion from `first` on."""
-        target = conversion.ring
-        assert target is not None
-        if conversion.op is Op.TO_RNS:
-            count, bound, key, kind = conversion.arg[1], (1 << 32) - 1, conversion.arg, "digits"
-        else:
-            source = conversion.src[0].ring
-            assert source is not None
-            count, bound = source.limbs + 1, max(*source.moduli, source.limbs + 2) - 1
-            key, kind = (source, target), "lift"
-        factors = self.words(kind, key, f"factors of the rows that give y{number}'s residues")
-        p, p_inv = self.words("p", target, "moduli"), self.words("p_inv", target, "their inverses modulo 2^32")
-        per_fold, bits = fold(bound, count, max(target.moduli))
-        folding = f"{self.number(per_fold, 'terms between foldings')}, {self.number(bits, 'bits of a folding')}"
+        factors, p, p_inv, folding = self.sums_of(number, conversion)
         return (
             f"combine(lifted{number}, y{number} + lane * LANES, width * LANES, terms{number}, limbs - first, "
             f"{factors} + first * terms{number}, {p} + first, {p_inv} + first, {folding});"

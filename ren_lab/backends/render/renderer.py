@@ -294,14 +294,7 @@ class Writer:
         source, target = conversion.src[0].ring, conversion.ring
         assert source is not None and target is not None
         expression = Expression(self, source, "i")
-        value = expression.value(conversion.src[0])
-        self.formulas[conversion] = f"{conversion.op.name.lower()}({expression.formula})"
-        told, y = f"y = {expression.formula}", value
-        if conversion.op is Op.BASE_CONVERT:
-            p, p_inv = expression.modulus()
-            into_y = self.words("into_y", (source, target), f"factors that take x into y{number}")
-            expression.outer.append(f"const word into_y = splat({into_y}[i]);")
-            told, y = f"y = ({expression.formula}) * (Q/p)^-1 modulo p", f"scale({value}, into_y, {p}, {p_inv})"
+        told, y = self.y_of(number, conversion, expression)
         weight = self.parameters.table("weight", (source, target), "floor(2^63 / p)")
         terms = f"terms{number}"
         return [
@@ -317,24 +310,40 @@ class Writer:
             f"k->rt->estimate(y{number}, {terms}, width, (const u64 *)k->table[{weight}]); /* y[{terms}] = e */",
         ]
 
-    def combine(self, number: int, conversion: Node) -> str:
-        """The call that gives up to 4 rows of a conversion from `first` on; `{out}` and `{stride}` are to be filled in."""
-        target = conversion.ring
+    def y_of(self, number: int, conversion: Node, expression: Expression) -> tuple[str, str]:
+        """Writes the y of a conversion at (i, c); gives what it is, for people, and its value."""
+        value = expression.value(conversion.src[0])
+        self.formulas[conversion] = f"{conversion.op.name.lower()}({expression.formula})"
+        if conversion.op is Op.LIFT:  # its operand is y
+            return f"y = {expression.formula}", value
+        p, p_inv = expression.modulus()
+        into_y = self.words("into_y", (conversion.src[0].ring, conversion.ring), f"factors that take x into y{number}")
+        expression.outer.append(f"const word into_y = splat({into_y}[i]);")
+        return f"y = ({expression.formula}) * (Q/p)^-1 modulo p", f"scale({value}, into_y, {p}, {p_inv})"
+
+    def sums_of(self, number: int, conversion: Node) -> tuple[str, str, str, str]:
+        """What a conversion's sums of products take: factors, moduli, their inverses, and how sums are folded."""
+        source, target = conversion.src[0].ring, conversion.ring
         assert target is not None
         if conversion.op is Op.TO_RNS:
-            count, bound, stride = conversion.arg[1], (1 << 32) - 1, "n"
-            key, kind = conversion.arg, "digits"
-            terms = self.number(count, "digits")
+            count, bound, key, kind = conversion.arg[1], (1 << 32) - 1, conversion.arg, "digits"
         else:
-            source = conversion.src[0].ring
             assert source is not None
-            count, bound, stride = source.limbs + 1, max(*source.moduli, source.limbs + 2) - 1, "width"
+            count, bound = source.limbs + 1, max(*source.moduli, source.limbs + 2) - 1
             key, kind = (source, target), "lift"
-            terms = f"(terms{number} + 1)"
         factors = self.words(kind, key, f"factors of the rows that give y{number}'s residues")
         p, p_inv = self.words("p", target, "moduli"), self.words("p_inv", target, "their inverses modulo 2^32")
         per_fold, bits = fold(bound, count, max(target.moduli))
         folding = f"{self.number(per_fold, 'terms between foldings')}, {self.number(bits, 'bits of a folding')}"
+        return factors, p, p_inv, folding
+
+    def combine(self, number: int, conversion: Node) -> str:
+        """The call that gives up to 4 rows of a conversion from `first` on; `{out}` and `{stride}` are to be filled in."""
+        if conversion.op is Op.TO_RNS:
+            stride, terms = "n", self.number(conversion.arg[1], "digits")
+        else:
+            stride, terms = "width", f"(terms{number} + 1)"
+        factors, p, p_inv, folding = self.sums_of(number, conversion)
         return (
             f"k->rt->combine({{out}}, {{stride}}, y{number}, {stride}, {terms}, width, rows, {factors} + first * {terms}, "
             f"{p} + first, {p_inv} + first, {folding});"

@@ -11,6 +11,22 @@ INLINE word neg(word a, word p) { return from_signed(minus(splat(0), a), p); }
 INLINE word mul(word a, word b, word p, word p_inv) { return from_signed(product_lazy(a, b, p, p_inv), p); }
 INLINE word scale(word a, word c, word p, word p_inv) { return from_signed(product_by(a, c, p, p_inv), p); } /* c: a splat */
 
+/* A sum of products below 2^(32 + bits) * p, back below 2^32 * p: only high halves are touched. */
+INLINE u64 folded1(u64 sum, u32 p, i64 bits)
+{
+    for (i64 s = bits - 1; s >= 0; s--) {
+        const u64 multiple = (u64)p << (32 + s);
+        sum = sum >= multiple ? sum - multiple : sum;
+    }
+    return sum;
+}
+
+INLINE u32 redc1(u64 t, u32 p, u32 p_inv) /* t / 2^32 mod p in [0, p), for t < 2^32 * p */
+{
+    const u32 raw = (u32)(t >> 32) - (u32)((u64)((u32)t * p_inv) * p >> 32);
+    return least1(raw, raw + p);
+}
+
 /* Sums of products of residues, 64 bits each: lanes 0, 2, … and 1, 3, … of a word. How many terms fit is the renderer's care. */
 #if HAS_WIDE
 typedef struct {
@@ -25,11 +41,11 @@ INLINE sums more_products(sums s, word a, word b)
 }
 
 /* From below 2^(32 + bits) * p to below 2^32 * p: only the high halves are touched. */
-INLINE sums folded_sums(sums s, word p, int bits)
+INLINE sums folded_sums(sums s, word p, i64 bits)
 {
-    for (int i = bits - 1; i >= 0; i--) {
+    for (i64 i = bits - 1; i >= 0; i--) {
         wide multiple = up(p);
-        for (int k = 0; k < i; k++)
+        for (i64 k = 0; k < i; k++)
             multiple = plus_wide(multiple, multiple);
         s.even = least(s.even, minus_wide(s.even, multiple));
         s.odds = least(s.odds, minus_wide(s.odds, multiple));
@@ -49,20 +65,8 @@ typedef u64 sums;
 INLINE sums products(word a, word b) { return (u64)a * b; }
 INLINE sums more_products(sums s, word a, word b) { return s + (u64)a * b; }
 
-INLINE sums folded_sums(sums s, word p, int bits)
-{
-    for (int i = bits - 1; i >= 0; i--) {
-        const u64 multiple = (u64)p << (32 + i);
-        s = s >= multiple ? s - multiple : s;
-    }
-    return s;
-}
-
-INLINE word reduced_sums(sums s, word p, word p_inv)
-{
-    const u32 m = (u32)s * p_inv;
-    return from_signed((u32)(s >> 32) - (u32)((u64)m * p >> 32), p);
-}
+INLINE sums folded_sums(sums s, word p, i64 bits) { return folded1(s, p, bits); }
+INLINE word reduced_sums(sums s, word p, word p_inv) { return redc1(s, p, p_inv); }
 #endif
 
 /* The constants of a transform of one limb. */

@@ -6,22 +6,6 @@
 #include "scratch.h"
 #include "transform.h"
 
-/* A sum of products below 2^(32 + bits) * p, back below 2^32 * p: only high halves are touched. */
-INLINE u64 folded1(u64 sum, u32 p, i64 bits)
-{
-    for (i64 s = bits - 1; s >= 0; s--) {
-        const u64 multiple = (u64)p << (32 + s);
-        sum = sum >= multiple ? sum - multiple : sum;
-    }
-    return sum;
-}
-
-INLINE u32 redc1(u64 t, u32 p, u32 p_inv) /* t / 2^32 mod p in [0, p), for t < 2^32 * p */
-{
-    const u32 raw = (u32)(t >> 32) - (u32)((u64)((u32)t * p_inv) * p >> 32);
-    return least1(raw, raw + p);
-}
-
 static void combine1(u32 *out, const u32 *y, i64 y_stride, i64 terms, const u32 *factor, u32 p, u32 p_inv, i64 per_fold, i64 bits)
 {
     u64 sum = 0;
@@ -40,13 +24,6 @@ enum { WORDS = 2 };
 #else
 enum { WORDS = 1 };
 #endif
-
-INLINE wide folded(wide sum, u32 p, i64 bits)
-{
-    for (i64 s = bits - 1; s >= 0; s--)
-        sum = least(sum, minus_wide(sum, splat_wide((u64)p << (32 + s))));
-    return sum;
-}
 
 INLINE void combine_words(u32 *out, i64 out_stride, const u32 *y, i64 y_stride, i64 terms, const u32 *factor, const u32 *p,
                           const u32 *p_inv, i64 per_fold, i64 bits, const int rows, const int words)
@@ -69,18 +46,15 @@ INLINE void combine_words(u32 *out, i64 out_stride, const u32 *y, i64 y_stride, 
         if (bits > 0)
             for (int r = 0; r < rows; r++)
                 for (int w = 0; w < words; w++) {
-                    even[r][w] = folded(even[r][w], p[r], bits);
-                    odds[r][w] = folded(odds[r][w], p[r], bits);
+                    const sums s = folded_sums((sums){even[r][w], odds[r][w]}, splat(p[r]), bits);
+                    even[r][w] = s.even;
+                    odds[r][w] = s.odds;
                 }
     }
     for (int r = 0; r < rows; r++) {
         const word modulus = splat(p[r]), inverse = splat(p_inv[r]);
-        for (int w = 0; w < words; w++) {
-            const wide e = even[r][w], o = odds[r][w];
-            const word raw = high_halves(minus_wide(e, times(times(e, inverse), modulus)),
-                                         minus_wide(o, times(times(o, inverse), modulus)));
-            store(out + r * out_stride + w * LANES, from_signed(raw, modulus));
-        }
+        for (int w = 0; w < words; w++)
+            store(out + r * out_stride + w * LANES, reduced_sums((sums){even[r][w], odds[r][w]}, modulus, inverse));
     }
 }
 
