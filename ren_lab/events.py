@@ -7,6 +7,7 @@ return nothing. One that raises is detached and reported as a warning, and the r
 
 import contextlib
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
@@ -173,6 +174,17 @@ def place_name(file: str) -> str:
     """What people call a source file: its base name, and "In[6]" for a cell of a notebook that is running."""
     named = _hooks.get("place_name")
     return named(file) if named is not None else os.path.basename(file) or file
+
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def user_line() -> tuple[str, int]:
+    """The file and line of the innermost running frame that is not the package's own."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 def hook(name: str) -> Callable[..., Any]:

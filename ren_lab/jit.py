@@ -11,7 +11,7 @@ import inspect
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -29,7 +29,8 @@ from ren_lab.engine import (
 from ren_lab.engine.replay import Replay
 from ren_lab.events import CompileEnded, CompileStarted, Emit, JitCalled, emitter, hook
 from ren_lab.ir import BufferId, DType, Node, Op, buffer, is_const, storage
-from ren_lab.jit_key import Call, Key, register_key, same_scalars, take_apart
+from ren_lab.jit_guard import Guard
+from ren_lab.jit_key import Call, Contents, Key, register_key, same_scalars, take_apart
 from ren_lab.memory import MemoryPlan
 from ren_lab.options import Options
 from ren_lab.options import current as current_options
@@ -39,34 +40,50 @@ from ren_lab.schedule.build_becomes_map import view_of
 from ren_lab.structure import Companion, Leaf, Shape, build, flatten
 
 _stand_ins = itertools.count()
+_GUARDS_TRIED = 16
 
 
-@dataclass(frozen=True, slots=True)
 class Template:
-    """How a result is put together.
+    """How a result is put together: which of its leaves are computed, arguments, or metadata that goes with them.
 
-    `leaves` are ("computed", canonical node), ("input", number of the polynomial argument), ("companion", object), which is
-    asked for its value at each replay, or ("as it is", object).
+    Args:
+        shape: the containers, and `leaves` what the capture found in them, in order.
+        numbers: the argument that a node stood for during the capture.
+        becomes: what holds a node's value once the program has run, in terms of canonical buffers.
     """
 
-    shape: Shape | Leaf
-    leaves: tuple[tuple[str, Any], ...]
+    __slots__ = ("_shape", "_leaves", "_computed", "_inputs", "_companions")
+
+    def __init__(
+        self, shape: Shape | Leaf, leaves: Sequence[tuple[str, Any]], numbers: Mapping[Node, int], becomes: Mapping[Node, Node]
+    ) -> None:
+        self._leaves = [leaf for _, leaf in leaves]
+        self._computed: list[tuple[int, Node]] = []
+        self._inputs: list[tuple[int, int]] = []
+        self._companions: list[tuple[int, Companion]] = []
+        for index, leaf in enumerate(self._leaves):
+            if isinstance(leaf, Companion):
+                self._companions.append((index, leaf))
+            elif isinstance(leaf, Poly) and leaf.node in numbers:
+                self._inputs.append((index, numbers[leaf.node]))
+            elif isinstance(leaf, Poly) and leaf.node in becomes:
+                self._computed.append((index, becomes[leaf.node]))
+        for index, _ in (*self._inputs, *self._computed):
+            self._leaves[index] = None  # no graph of the capture stays alive
+        # the containers are copies, since those of the capture hold its polynomials
+        hollow = (None if isinstance(leaf, Poly) else leaf for _, leaf in leaves)
+        self._shape = flatten(build(shape, hollow), "result", [])
 
     def fill(self, buffers: Mapping[Node, Node], arguments: Sequence[Poly], companions: Mapping[Companion, Companion]) -> Any:
         """A fresh result; `buffers` takes canonical BUFFER nodes to what stands for them in this run, `companions` stand-ins."""
-
-        def leaves() -> Iterator[Any]:
-            for kind, what in self.leaves:
-                if kind == "computed":
-                    yield Poly.of_node(_bound(what, buffers))
-                elif kind == "input":
-                    yield Poly.of_node(arguments[what].node)
-                elif kind == "companion":
-                    yield what.given(companions)
-                else:
-                    yield what
-
-        return build(self.shape, leaves())
+        leaves = self._leaves.copy()
+        for index, node in self._computed:
+            leaves[index] = Poly.of_settled(_bound(node, buffers))
+        for index, number in self._inputs:
+            leaves[index] = Poly.of_settled(arguments[number].node)
+        for index, companion in self._companions:
+            leaves[index] = companion.given(companions)
+        return build(self._shape, iter(leaves))
 
 
 def _bound(node: Node, buffers: Mapping[Node, Node]) -> Node:
@@ -86,6 +103,7 @@ class Plan:
     Attributes:
         function: the name of the function.
         key: what another call must match.
+        guard: recognizes most calls that do.
         scalars: the top-level scalar arguments, which are frozen.
         hits: how many calls it has served after the one that made it.
     """
@@ -93,6 +111,7 @@ class Plan:
     function: str
     key: Key = field(repr=False)
     scalars: tuple[Any, ...]
+    guard: Guard = field(repr=False)
     replay: Replay = field(repr=False)
     template: Template = field(repr=False)
     arguments: dict[Node, int] = field(repr=False)  # canonical BUFFER -> number of the polynomial argument
@@ -125,14 +144,13 @@ class Plan:
         """The `Trace` of the plan: passes, schedule, kernels and memory."""
         return hook("explain_plan")(self)
 
-    def run(self, call: Call, emit: Emit | None) -> Any:
-        """Run the program on the arguments of a call; returns the result in its containers."""
-        arguments = call.polys
-        places = {node: storage(arguments[number].node) for node, number in self.arguments.items()}
-        made = self.replay.run([storage_of(held) for held in places.values()], emit)  # type: ignore[arg-type]
-        buffers = {**self.held, **places, **made}
-        companions = dict(zip(self.companions, call.companions, strict=True))
-        return self.template.fill(buffers, arguments, companions)  # type: ignore[arg-type]
+    def run(self, contents: Contents, emit: Emit | None) -> Any:
+        """Run the program on what the arguments of a call hold; returns the result in its containers."""
+        data = contents.data
+        places = {node: data[number] for node, number in self.arguments.items()}
+        made = self.replay.run([storage_of(held) for held in places.values()], emit)
+        companions = dict(zip(self.companions, contents.companions, strict=True))
+        return self.template.fill({**self.held, **places, **made}, contents.polys, companions)  # type: ignore[arg-type]
 
 
 class Jit:
@@ -146,6 +164,7 @@ class Jit:
         self.fn = fn
         self.prune, self.max_plans, self.reuse_outputs = prune, max_plans, reuse_outputs
         self._plans: OrderedDict[Key, Plan] = OrderedDict()
+        self._tried_first: tuple[Plan, ...] = ()  # the most recently used ones, last use first
         self._lock = threading.Lock()
         functools.update_wrapper(self, fn)
 
@@ -159,6 +178,7 @@ class Jit:
         """Forget every plan; the next call captures."""
         with self._lock:
             self._plans.clear()
+            self._tried_first = ()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundJit(self, instance)
@@ -169,33 +189,46 @@ class Jit:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if capture.capturing():
             raise RuntimeError("ren.jit: nested jit is not supported; call the inner function's .fn")
-        options = current_options()
+        options, emit = current_options(), emitter()
+        for plan in self._tried_first:
+            found = plan.guard.accepts(args, kwargs, options)
+            if found is not None:
+                return self._replay(plan, found, emit)
         call = take_apart(args, kwargs, options)
-        emit = emitter()
         with self._lock:
-            plan = self._plans.get(call.key)
-            if plan is not None:
-                self._plans.move_to_end(call.key)
-            why = "" if plan is not None or emit is None else self._why(call.key)
-        if plan is None:
-            plan = self._capture(call, options, emit, why)
-            result = plan.run(call, emit)
-            with self._lock:
-                self._plans[call.key] = plan
-                while len(self._plans) > self.max_plans:
-                    self._plans.popitem(last=False)
-            return result
-        if not same_scalars(plan.scalars, call.scalars):
-            raise RuntimeError(
-                f"ren.jit: non-Poly scalar arg changed (captured {plan.scalars!r}, got {call.scalars!r}); "
-                "jit freezes it at capture. Wrap varying scalars as Plaintext.const(...), or clear_jit() to re-capture."
-            )
+            known = self._plans.get(call.key)
+            why = "" if known is not None or emit is None else self._why(call.key)
+        if known is not None:
+            if not same_scalars(known.scalars, call.scalars):
+                raise RuntimeError(
+                    f"ren.jit: non-Poly scalar arg changed (captured {known.scalars!r}, got {call.scalars!r}); "
+                    "jit freezes it at capture. Wrap varying scalars as Plaintext.const(...), or clear_jit() to re-capture."
+                )
+            return self._replay(known, call.contents, emit)
+        plan = self._capture(call, options, emit, why)
+        result = plan.run(call.contents, emit)
+        self._used(plan)
+        return result
+
+    def _replay(self, plan: Plan, contents: Contents, emit: Emit | None) -> Any:
+        self._used(plan)
         plan.hits += 1
         if emit is not None:
             emit(JitCalled(_name(self.fn), True, f"served {plan.hits} time{'s' * (plan.hits != 1)} from its plan"))
             emit(plan.started)
             emit(CompileEnded(plan.program, 0.0))
-        return plan.run(call, emit)
+        return plan.run(contents, emit)
+
+    def _used(self, plan: Plan) -> None:
+        """Let a plan be the one that is kept longest and tried first."""
+        if self._tried_first and self._tried_first[0] is plan:
+            return
+        with self._lock:
+            self._plans[plan.key] = plan
+            self._plans.move_to_end(plan.key)
+            while len(self._plans) > self.max_plans:
+                self._plans.popitem(last=False)
+            self._tried_first = tuple(itertools.islice(reversed(self._plans.values()), _GUARDS_TRIED))
 
     def _why(self, key: Key) -> str:
         nearest = min((key.differences(known) for known in self._plans), key=len, default=None)
@@ -205,17 +238,17 @@ class Jit:
 
     def _capture(self, call: Call, options: Options, emit: Emit | None, why: str) -> Plan:
         """Run the function on stand-ins for its polynomials and compile what it returns."""
-        stand_ins: dict[str, Poly] = {}  # by the path of the first argument with the same data
+        guard = Guard(call)  # of the arguments as they are before the function has seen them
+        stand_ins: list[Poly] = []  # one for each polynomial; those of the same data share one
         numbers: dict[Node, int] = {}  # node of a stand-in -> number of its argument
         replaced: list[Any] = []
         for _, leaf in call.leaves:
             if isinstance(leaf, Poly):
-                number = sum(isinstance(r, Poly) for r in replaced)
-                spec = call.key.polynomials[number]
-                if spec.same_as not in stand_ins:
-                    stand_ins[spec.same_as] = Poly.of_node(_stand_in(leaf))
-                    numbers[stand_ins[spec.same_as].node] = number
-                leaf = stand_ins[spec.same_as]
+                number = len(stand_ins)
+                first = call.key.polynomials[number].same_as
+                stand_ins.append(Poly.of_node(_stand_in(leaf)) if first == number else stand_ins[first])
+                numbers.setdefault(stand_ins[number].node, number)
+                leaf = stand_ins[number]
             elif isinstance(leaf, Companion):
                 leaf = leaf.stand_in()
             replaced.append(leaf)
@@ -260,16 +293,9 @@ class Jit:
         replay = Replay(program, [node.arg for node in arguments], constants, self.reuse_outputs)
         becomes = dict(zip(computed, program.schedule.becomes, strict=True))
 
-        def outcome(leaf: Any) -> tuple[str, Any]:
-            if isinstance(leaf, Poly) and leaf.node in numbers:
-                return "input", numbers[leaf.node]
-            if isinstance(leaf, Poly) and leaf.node in becomes:
-                return "computed", becomes[leaf.node]
-            return "companion" if isinstance(leaf, Companion) else "as it is", leaf
-
-        template = Template(_hollow(shape, found), tuple(outcome(leaf) for _, leaf in found))
+        template = Template(shape, found, numbers, becomes)
         companions = tuple([leaf for leaf in replaced if isinstance(leaf, Companion)])
-        return Plan(_name(self.fn), call.key, call.scalars, replay, template, arguments, held, started[0], companions)
+        return Plan(_name(self.fn), call.key, call.scalars, guard, replay, template, arguments, held, started[0], companions)
 
 
 class BoundJit:
@@ -289,12 +315,6 @@ class BoundJit:
 
 def _name(fn: Any) -> str:
     return getattr(fn, "__qualname__", None) or _name(getattr(fn, "func", None) or type(fn))
-
-
-def _hollow(shape: Shape | Leaf, leaves: list[tuple[str, Any]]) -> Shape | Leaf:
-    """The shape around copies of its containers without polynomials, so that a plan holds no graph of the capture."""
-    values = (None if isinstance(leaf, Poly) else leaf for _, leaf in leaves)
-    return flatten(build(shape, values), "result", [])
 
 
 def _stand_in(argument: Poly) -> Node:

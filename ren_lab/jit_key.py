@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ren_lab.ir import const_value, storage
+from ren_lab.ir import Node, const_value, storage
 from ren_lab.options import Options
 from ren_lab.poly import Poly
 from ren_lab.ring import Domain, RingSpec
 from ren_lab.structure import Companion, Leaf, Shape, flatten
 
-_SCALARS = (bool, int, float, complex, str, bytes, type(None), np.generic)
+SCALARS = (bool, int, float, complex, str, bytes, type(None), np.generic)
 
 _contributors: list[Callable[[], Any]] = []
 
@@ -22,6 +22,17 @@ _contributors: list[Callable[[], Any]] = []
 def register_key(contributor: Callable[[], Any]) -> None:
     """Let a scheme add to every key: `contributor()` gives its active context, compared by identity, or None."""
     _contributors.append(contributor)
+
+
+def same_contexts(known: "tuple[ById | None, ...]") -> bool:
+    """Whether the active contexts are those of a key."""
+    if len(known) != len(_contributors):
+        return False
+    for context, contributor in zip(known, _contributors):
+        active = contributor()
+        if active is not context if context is None or active is None else not context.stands_for(active):
+            return False
+    return True
 
 
 class ById:
@@ -35,6 +46,10 @@ class ById:
             self._ref: Callable[[], Any] = weakref.ref(value)
         except TypeError:  # not every object can be referred to weakly
             self._ref = lambda: value
+
+    def stands_for(self, value: Any) -> bool:
+        """Whether `value` is the object."""
+        return value is not None and self._ref() is value
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ById) and self._ref() is not None and self._ref() is other._ref()
@@ -50,7 +65,7 @@ class ById:
 class PolySpec(NamedTuple):
     """What a polynomial argument contributes to the key.
 
-    `value` is that of a constant, otherwise None. `same_as` is the path of the first argument with the same data.
+    `value` is that of a constant, otherwise None. `same_as` is the number of the first argument with the same data.
     """
 
     path: str
@@ -58,7 +73,7 @@ class PolySpec(NamedTuple):
     domain: Domain
     device: str
     value: int | None
-    same_as: str
+    same_as: int
 
 
 class Key(NamedTuple):
@@ -77,9 +92,11 @@ class Key(NamedTuple):
         found = []
         for mine, theirs in zip(self.polynomials, other.polynomials, strict=False):
             for name, a, b in zip(PolySpec._fields, mine, theirs, strict=True):
-                if a != b:
-                    what = {"same_as": "first argument with the data", "value": "constant"}.get(name, name)
-                    found.append(f"{what} of {mine.path} {_told_apart(a, b)}")
+                if a != b and name == "same_as":
+                    told = _told_apart(self.polynomials[mine.same_as].path, other.polynomials[theirs.same_as].path)
+                    found.append(f"first argument with the data of {mine.path} {told}")
+                elif a != b:
+                    found.append(f"{'constant' if name == 'value' else name} of {mine.path} {_told_apart(a, b)}")
         for (path, a), (_, b) in zip(self.static, other.static, strict=False):
             if a != b:
                 found.append(f"{path} is {_word(a)}, not {_word(b)}")
@@ -104,20 +121,29 @@ def _word(value: Any) -> str:
     return "none" if value is None else str(value) if isinstance(value, str) else repr(value)
 
 
+class Contents:
+    """What the arguments of a call hold, in the order of its leaves: polynomials, the nodes of their data, and companions.
+
+    The data of a constant is its own node.
+    """
+
+    __slots__ = ("polys", "data", "companions")
+
+    def __init__(self) -> None:
+        self.polys: list[Poly] = []
+        self.data: list[Node] = []
+        self.companions: list[Companion] = []
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """The arguments of one call, taken apart: `leaves` are (path, value) in the order of `shape`."""
 
     shape: Shape | Leaf
     leaves: tuple[tuple[str, Any], ...]
-    polys: tuple[Poly, ...]
+    contents: Contents
     scalars: tuple[Any, ...]
     key: Key
-
-    @property
-    def companions(self) -> tuple[Companion, ...]:
-        """The metadata among the leaves that is recomputed at each replay."""
-        return tuple([leaf for _, leaf in self.leaves if isinstance(leaf, Companion)])
 
 
 def _static(value: Any) -> Any:
@@ -149,29 +175,34 @@ def take_apart(args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) 
     top: list[int] = []  # where the top-level scalars stand among the leaves
     names = (*range(len(args)), *kwargs) if kwargs else _numbers(len(args))
     for name, value in zip(names, (*args, *kwargs.values()), strict=True):
-        if isinstance(value, _SCALARS):
+        if isinstance(value, SCALARS):
             top.append(len(leaves))
         parts.append(flatten(value, _path(name), leaves))
-    polys = [leaf for _, leaf in leaves if isinstance(leaf, Poly)]
+    contents = Contents()
+    contents.polys = polys = [leaf for _, leaf in leaves if isinstance(leaf, Poly)]
     if not polys:
         raise RuntimeError("ren.jit: function must receive at least one Poly argument")
     polys[0].realize(*polys[1:])
 
-    first: dict[Any, str] = {}
-    specs, static = [], []
+    first: dict[Node, int] = {}
+    specs: list[PolySpec] = []
+    static: list[tuple[str, Any]] = []
     for i, (path, leaf) in enumerate(leaves):
         if isinstance(leaf, Poly):
             node = leaf.node
             held = storage(node)
+            data = node if held is None else held
+            contents.data.append(data)
             value = const_value(node) if held is None else None
-            same_as = first.setdefault(node if held is None else held, path)
-            specs.append(PolySpec(path, leaf.ring, leaf.domain, leaf.device, value, same_as))
-        elif i not in top and not isinstance(leaf, Companion):
+            specs.append(PolySpec(path, leaf.ring, leaf.domain, leaf.device, value, first.setdefault(data, len(specs))))
+        elif isinstance(leaf, Companion):
+            contents.companions.append(leaf)
+        elif i not in top:
             static.append((path, _static(leaf)))
     context = tuple([None if (c := contributor()) is None else ById(c) for contributor in _contributors])
     kept = tuple([part.without_originals() if isinstance(part, Shape) else part for part in parts])
     key = Key(Shape(tuple, names, kept, None), tuple(specs), tuple(static), context, options.compile_key)
-    return Call(Shape(tuple, names, tuple(parts), None), tuple(leaves), tuple(polys), tuple([leaves[i][1] for i in top]), key)
+    return Call(Shape(tuple, names, tuple(parts), None), tuple(leaves), contents, tuple([leaves[i][1] for i in top]), key)
 
 
 @lru_cache(maxsize=1024)

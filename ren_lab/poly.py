@@ -15,8 +15,8 @@ import numpy as np
 from ren_lab.backends import backend, default_device, device_name
 from ren_lab.backends.python import arith
 from ren_lab.engine import capture, host_words, new_buffer, realize_nodes
-from ren_lab.events import hook
-from ren_lab.ir import DType, Node, Op, Random, const, is_const, rebuilt, stamp, storage, watch
+from ren_lab.events import hook, user_line
+from ren_lab.ir import DType, Node, Op, Random, const, is_const, is_settled, rebuilt, stamp, storage, watch
 from ren_lab.options import current as current_options
 from ren_lab.ring import Domain, RingSpec, check_interval, check_sigma, check_weight
 
@@ -57,8 +57,10 @@ class Poly:
         self._take(Node(Op.TO_RNS, DType.U32, (node,), (ring, words.shape[0])))
 
     def _take(self, node: Node) -> None:
-        self._node = stamp(node) if current_options().source_lines else node
-        if not _is_realized(node):
+        if current_options().source_lines:
+            stamp(node, user_line())
+        self._node = node
+        if not is_settled(node):
             _watch(self, node)
 
     @classmethod
@@ -66,6 +68,13 @@ class Poly:
         """The polynomial that a typed node of the graph computes; for code that builds graphs itself."""
         poly = object.__new__(cls)
         poly._take(node)
+        return poly
+
+    @classmethod
+    def of_settled(cls, node: Node) -> "Poly":
+        """The polynomial of a constant, or of a node that a buffer holds: no line of the user's computes it any more."""
+        poly = object.__new__(cls)
+        poly._node = node
         return poly
 
     # makers
@@ -139,7 +148,7 @@ class Poly:
     @property
     def is_realized(self) -> bool:
         """Whether nothing is left to compute: it stands in a buffer, or is a constant."""
-        return _is_realized(self._node)
+        return is_settled(self._node)
 
     def __repr__(self) -> str:
         state = "constant" if is_const(self._node) else "realized" if self.is_realized else "lazy"
@@ -318,12 +327,8 @@ def _watch(poly: Poly, node: Node) -> None:
     """Let what is realized below a lazy polynomial find it: nodes know their users, and the last of them are polynomials."""
     watch(node, poly)
     for source in node.src:
-        if not _is_realized(source):
+        if not is_settled(source):
             watch(source, node)
-
-
-def _is_realized(node: Node) -> bool:
-    return is_const(node) or storage(node) is not None
 
 
 def _refuse_in_capture() -> None:
@@ -333,7 +338,7 @@ def _refuse_in_capture() -> None:
 
 def _realize(polys: Sequence[Poly]) -> None:
     _refuse_in_capture()
-    roots = [p._node for p in polys if not _is_realized(p._node)]
+    roots = [p._node for p in polys if not is_settled(p._node)]
     if roots:
         apply_becomes(realize_nodes(roots, current_options()))
 
@@ -362,7 +367,7 @@ def apply_becomes(became: dict[Node, Node]) -> None:
                 continue  # it has moved on since it was watched
             new = _with_results(old, affected, done)
             poly._node = new
-            if not _is_realized(new):
+            if not is_settled(new):
                 _watch(poly, new)
 
 
@@ -384,7 +389,7 @@ def _with_results(root: Node, affected: set[Node], done: dict[Node, Node]) -> No
         inner = new.src[0] if new.op is not node.op else new  # `rebuilt` may have put a transform around it
         for user in {new, inner}:
             for source in user.src:
-                if not _is_realized(source):
+                if not is_settled(source):
                     watch(source, user)
         done[node] = new
         stack.pop()

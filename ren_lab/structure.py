@@ -53,7 +53,7 @@ class Shape:
     def build(self, leaves: Iterator[Any]) -> Any:
         """A copy of the container with its leaves taken from `leaves`, in the order of `flatten`."""
         values = [part.build(leaves) if isinstance(part, Shape) else next(leaves) for part in self.parts]
-        if _kind_of(self.kind)[0] == "dataclass":  # all that it holds is among the parts
+        if kind_of(self.kind)[0] == "dataclass":  # all that it holds is among the parts
             whole: Any = object.__new__(self.kind)
             for name, value in zip(self.names, values):
                 object.__setattr__(whole, name.name, value)  # of frozen ones too
@@ -93,7 +93,7 @@ _ABSENT = object()  # a field that was never set
 
 
 @lru_cache(maxsize=1024)
-def _kind_of(kind: type) -> tuple[str, tuple[Attribute, ...]]:
+def kind_of(kind: type) -> tuple[str, tuple[Attribute, ...]]:
     """How a value of a type is walked, and its attributes where it is a dataclass."""
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return "named", ()
@@ -108,7 +108,7 @@ def _kind_of(kind: type) -> tuple[str, tuple[Attribute, ...]]:
 
 def _parts(value: Any) -> tuple[tuple[Any, ...], list[Any], Callable[[Any], str]] | None:
     of: type = type(value)
-    kind, attributes = _kind_of(of)
+    kind, attributes = kind_of(of)
     names: tuple[Any, ...]
     if kind == "leaf":
         return None

@@ -23,9 +23,9 @@ _KEPT_OUTPUTS = 4
 
 
 class _Workspace:
-    """One program's memory, and its calls bound to it."""
+    """One program's memory, and its calls bound to it: `run` does them."""
 
-    __slots__ = ("frame", "calls", "late", "bound")
+    __slots__ = ("frame", "calls", "late", "bound", "run")
 
     def __init__(self, program: Program, constants: Mapping[int, Any], bound: frozenset[int]) -> None:
         frame = program.frame()
@@ -35,6 +35,10 @@ class _Workspace:
             if frame[place] is None and place not in bound:
                 frame[place] = backend(ident.device).allocate(ident.shape)
         self.frame = frame
+        if program.runner is not None:
+            self.run: Callable[[], None] = program.runner.bind(frame, bound)
+            return
+        self.run = self._run_flat
         self.bound = tuple(bound)
         self.calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         self.late: list[tuple[int, Callable[..., Any], tuple[int, ...]]] = []
@@ -60,7 +64,7 @@ class _Workspace:
         else:
             self.frame[view] = unit.call(self.frame[base])
 
-    def run(self) -> None:
+    def _run_flat(self) -> None:
         frame, calls = self.frame, self.calls
         for index, call, slots in self.late:
             calls[index] = (call, tuple([frame[s] for s in slots]))
@@ -75,32 +79,35 @@ class _Workspace:
 
 
 class OutputPool:
-    """Storage for one output: an earlier one if nobody can reach it any more, otherwise a new one."""
+    """Storage for the outputs of a plan: an earlier one if nobody can reach it any more, otherwise a new one."""
 
-    __slots__ = ("_device", "_entries", "_ident", "_lock")
+    __slots__ = ("_entries", "_idents", "_lock")
 
-    def __init__(self, ident: BufferId) -> None:
-        self._ident = ident
-        self._device = backend(ident.device)
-        self._entries: list[tuple[weakref.ref[Node] | None, Any]] = []
+    def __init__(self, idents: Sequence[BufferId]) -> None:
+        self._idents = idents
+        self._entries: list[list[tuple[weakref.ref[Node], Any]]] = [[] for _ in idents]
         self._lock = threading.Lock()
 
-    def take(self) -> Any:
-        """A storage that no live node stands for."""
+    def take(self) -> list[Any]:
+        """For each output a storage that no live node stands for."""
+        taken = []
         with self._lock:
-            for i, (node, storage) in enumerate(self._entries):
-                if node is None or node() is None:
-                    del self._entries[i]
-                    return storage
-        return self._device.allocate(self._ident.shape)
+            for entries in self._entries:
+                free = next((i for i, (node, _) in enumerate(entries) if node() is None), None)
+                taken.append(None if free is None else entries.pop(free)[1])
+        for i, ident in enumerate(self._idents):
+            if taken[i] is None:
+                taken[i] = backend(ident.device).allocate(ident.shape)
+        return taken
 
-    def give(self, storage: Any) -> Node:
-        """A BUFFER node for a filled storage; once nobody holds the node, the storage may be taken again."""
-        node = new_buffer(self._ident.device, self._ident.shape, storage, self._ident.pinned)
+    def give(self, filled: Sequence[Any]) -> list[Node]:
+        """A BUFFER node for each filled storage; once nobody holds the node, the storage may be taken again."""
+        nodes = [new_buffer(i.device, i.shape, storage, i.pinned) for i, storage in zip(self._idents, filled, strict=True)]
         with self._lock:
-            if len(self._entries) < _KEPT_OUTPUTS:
-                self._entries.append((weakref.ref(node), storage))
-        return node
+            for entries, node, storage in zip(self._entries, nodes, filled, strict=True):
+                if len(entries) < _KEPT_OUTPUTS:
+                    entries.append((weakref.ref(node), storage))
+        return nodes
 
 
 class Replay:
@@ -121,21 +128,20 @@ class Replay:
         self.outputs = program.outputs
         self._output_nodes = tuple(map(buffer, self.outputs))
         self._constants = {program.places[ident]: storage for ident, storage in constants.items() if ident in program.places}
-        self._input_places = [program.places.get(ident) for ident in self.inputs]
+        self._input_places = [program.places[ident] for ident in self.inputs]
         self._output_places = [program.places[ident] for ident in self.outputs]
-        self._bound = frozenset([*(p for p in self._input_places if p is not None), *self._output_places])
-        self._pools = [OutputPool(ident) for ident in self.outputs]
+        self._bound = frozenset([*self._input_places, *self._output_places])
+        self._pool = OutputPool(self.outputs)
         self._fixed: list[Node] | None = None
         self._fixed_storage: list[Any] = []
         self._reuse = reuse_outputs
         self._idle: list[_Workspace] = []
         self._lock = threading.RLock()
-        self._graph = program.runner
 
     @property
     def runner(self) -> str:
         """What runs the plan: "graph" of the backend, or the "flat" list of calls."""
-        return "graph" if self._graph else "flat"
+        return "graph" if self.program.runner else "flat"
 
     def run(self, storages: Sequence[Any], emit: Emit | None = None) -> dict[Node, Node]:
         """Run on input storages, one per entry of `inputs`.
@@ -146,9 +152,9 @@ class Replay:
         if self._reuse:
             with self._lock:  # one set of outputs, so one run at a time
                 return self._run_reusing(storages, emit)
-        filled = [pool.take() for pool in self._pools]
+        filled = self._pool.take()
         self._fill(storages, filled, emit)
-        return {n: pool.give(s) for n, pool, s in zip(self._output_nodes, self._pools, filled, strict=True)}
+        return dict(zip(self._output_nodes, self._pool.give(filled), strict=True))
 
     def _run_reusing(self, storages: Sequence[Any], emit: Emit | None) -> dict[Node, Node]:
         if self._fixed is None:
@@ -175,15 +181,12 @@ class Replay:
             workspace = _Workspace(self.program, self._constants, self._bound)
         frame = workspace.frame
         for place, storage in zip(self._input_places, storages, strict=True):
-            if place is not None:
-                frame[place] = storage
+            frame[place] = storage
         for place, storage in zip(self._output_places, filled, strict=True):
             frame[place] = storage
         try:
             if emit is not None:
                 run_exec_units(self.program, list(frame), emit)
-            elif self._graph is not None:
-                self._graph(frame)
             else:
                 workspace.run()
         finally:

@@ -2,21 +2,19 @@
 
 import itertools
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ren_lab.backends import backend
-from ren_lab.ir import BufferId, Node, Op, buffer
+from ren_lab.ir import BufferId, Node, Op, attach, buffer
 
-_storage: "WeakKeyDictionary[Node, Any]" = WeakKeyDictionary()
 _numbers = itertools.count()
 
 
 def new_buffer(device: str, shape: tuple[int, int], storage: Any, pinned: bool = False) -> Node:
     """A BUFFER node of its own for a storage; the storage lives as long as the node."""
     node = buffer(BufferId(f"u{next(_numbers)}", device, shape, pinned))
-    _storage[node] = storage
+    attach(node, storage)
     return node
 
 
@@ -25,13 +23,12 @@ def storage_of(node: Node) -> Any:
     if node.op is Op.BUFFER_VIEW:
         base = node.src[0]
         return backend(base.arg.device).view(storage_of(base), node.arg.offset, node.arg.shape)
-    try:
-        return _storage[node]
-    except KeyError:
+    if node.data is None:
         raise RuntimeError(
             f"buffer {node.arg.label!r} holds no data: the polynomial was made in the body of a function while ren.jit captured "
             "it, and means nothing outside; return it from the function instead of keeping it"
-        ) from None
+        )
+    return node.data
 
 
 def host_words(node: Node) -> np.ndarray:

@@ -5,9 +5,9 @@ the rest is allocated when it is first written and let go after its last use.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ren_lab.backends import backend
 from ren_lab.events import Emit, RunEnded, UnitFailed, UnitRan
@@ -93,6 +93,14 @@ class ExecUnit:
     release: tuple[int, ...]
 
 
+class Runner(Protocol):
+    """Runs a whole program at once."""
+
+    def bind(self, frame: list[Any], late: Collection[int] = ()) -> Callable[[], None]:
+        """What runs it on a frame with storage in every place, one call at a time. The places in `late` may be empty now, and
+        change from call to call; the others keep their storage."""
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A compiled schedule: what runs, on what memory. It holds no storage and may run in several threads at once.
@@ -115,7 +123,7 @@ class Program:
     outputs: tuple[BufferId, ...]
     planned: tuple[tuple[int, BufferId, int], ...] = field(repr=False)
     loose: tuple[tuple[int, BufferId], ...] = field(repr=False)
-    _runners: list[Callable[[list[Any]], None] | None] = field(default_factory=list, repr=False, compare=False)
+    _runners: list["Runner | None"] = field(default_factory=list, repr=False, compare=False)
 
     def frame(self, windows: bool = True) -> list[Any]:
         """A fresh frame: arenas allocated and their windows in place, everything else empty. Without `windows` each arena has only
@@ -131,9 +139,9 @@ class Program:
         return frame
 
     @property
-    def runner(self) -> Callable[[list[Any]], None] | None:
-        """What runs all units at once on a frame with storage in every place, where the device has such a thing; made when first
-        asked for. A backend offers it as `plan_runner(program)`: a graph of launches, or one native call."""
+    def runner(self) -> "Runner | None":
+        """What runs all units at once, where the device has such a thing; made when first asked for. A backend offers it as
+        `plan_runner(program)`: a graph of launches, or one native call."""
         if not self._runners:
             devices = {ident.device for ident in self.places}
             make = getattr(backend(next(iter(devices))), "plan_runner", None) if len(devices) == 1 else None
@@ -203,7 +211,7 @@ def run_at_once(program: Program, frame: list[Any]) -> None:
     assert runner is not None
     for place, ident in program.loose:
         frame[place] = device.allocate(ident.shape)
-    runner(frame)
+    runner.bind(frame)()
 
 
 def run_exec_units(program: Program, frame: list[Any], emit: Emit | None = None) -> None:

@@ -4,7 +4,6 @@ Two nodes with the same fields are one object, so identity is equality and a dic
 A node keeps its sources alive and nothing else; the table that interns it holds it weakly.
 """
 
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -15,6 +14,10 @@ from ren_lab.ir.op import BufferId, Const, DType, LimbSelect, Op
 from ren_lab.ring import Domain, RingSpec
 
 Origin = tuple[str, int]  # the user's file and line
+
+# What the questions below ask all the time; Python 3.11 takes as long to find a member of an enum as to do the rest of them.
+_AS_RING, _AFTER, _CONST, _BUFFER, _BUFFER_VIEW = Op.AS_RING, Op.AFTER, Op.CONST, Op.BUFFER, Op.BUFFER_VIEW
+_U32, _NTT = DType.U32, Domain.NTT
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +37,10 @@ class KernelSpec:
         return len(self.ast.src) if self.ast.op is Op.GROUP else 1
 
 
-class Node:
-    """One operation of the DAG.
+class _Fields:
+    """The fields of a node while it is made; a `Node` is one that is closed for writing."""
 
-    Attributes:
-        op, dtype, src, arg: the fields that make the node; nodes with equal fields are the same object.
-        ring, domain: of the polynomial that the node computes, or None for words, indices and ordering.
-        device: where it is computed, or None if that is left to its user.
-        origins: the user's source lines that built it, every one of a merged node; not part of its identity.
-        users: weak references to what `watch` was told uses it; not part of its identity either.
-    """
-
-    __slots__ = ("op", "dtype", "src", "arg", "ring", "domain", "device", "origins", "users", "__weakref__")
+    __slots__ = ("op", "dtype", "src", "arg", "ring", "domain", "device", "origins", "users", "data", "__weakref__")
     op: Op
     dtype: DType
     src: tuple["Node", ...]
@@ -55,6 +50,22 @@ class Node:
     device: str | None
     origins: tuple[Origin, ...]
     users: set[Any] | None
+    data: Any
+
+
+class Node(_Fields):
+    """One operation of the DAG.
+
+    Attributes:
+        op, dtype, src, arg: the fields that make the node; nodes with equal fields are the same object.
+        ring, domain: of the polynomial that the node computes, or None for words, indices and ordering.
+        device: where it is computed, or None if that is left to its user.
+        origins: the user's source lines that built it, every one of a merged node; not part of its identity.
+        users: weak references to what `watch` was told uses it; not part of its identity either.
+        data: the storage that a BUFFER stands for, as the engine `attach`es it; not part of its identity.
+    """
+
+    __slots__ = ()
 
     def __new__(cls, op: Op, dtype: DType = DType.U32, src: tuple["Node", ...] = (), arg: Any = None) -> "Node":
         # 1 == True and (1,) == (True,) in Python, so the argument's types are part of the key
@@ -62,26 +73,24 @@ class Node:
         ref = _interned.get(key)
         if ref is not None and (found := ref()) is not None:
             return found
-        ring, domain, device = _TYPING.get(op, _like_first)(src, arg)
-        with _lock:
+        made: Any = object.__new__(_Fields)
+        made.op, made.dtype, made.src, made.arg = op, dtype, src, arg
+        made.ring, made.domain, made.device = _TYPING.get(op, _like_first)(src, arg)
+        made.origins, made.users, made.data = (), None, None
+        made.__class__ = Node
+        entry = _Ref(made, _forget)
+        entry.key = key
+        ref = _interned.setdefault(key, entry)
+        if ref is entry:
+            return made
+        with _lock:  # another thread was faster, or an entry has lost its node and is still there
             ref = _interned.get(key)
-            if ref is not None and (found := ref()) is not None:
-                return found
-            node = object.__new__(cls)
-            put = object.__setattr__
-            put(node, "op", op)
-            put(node, "dtype", dtype)
-            put(node, "src", src)
-            put(node, "arg", arg)
-            put(node, "ring", ring)
-            put(node, "domain", domain)
-            put(node, "device", device)
-            put(node, "origins", ())
-            put(node, "users", None)
-            entry = _Ref(node, _forget)
-            entry.key = key
+            if ref is not None:
+                if (found := ref()) is not None:
+                    return found
+                ref.key = None
             _interned[key] = entry
-            return node
+            return made
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"Node is immutable; build a new one instead of setting {name!r}")
@@ -131,13 +140,13 @@ class _Ref(weakref.ref[Node]):
     """A weak reference that takes its entry out of the table when the node goes."""
 
     __slots__ = ("key",)
-    key: tuple[Any, ...]
+    key: tuple[Any, ...] | None
 
 
 def _forget(ref: Any) -> None:
-    key = ref.key
-    if _interned.get(key) is ref:  # unless a new node of the same fields has taken the place
-        del _interned[key]
+    with _lock:
+        if ref.key is not None:  # unless a new node of the same fields has taken the place
+            del _interned[ref.key]
 
 
 # A plain dict, since this is the inner loop of the compiler: a WeakValueDictionary takes twice as long.
@@ -181,14 +190,14 @@ def _sum(src: tuple[Node, ...], arg: Any) -> _Type:
     elif is_const(a):
         domain = b.domain
     else:
-        domain = Domain.NTT if Domain.NTT in (a.domain, b.domain) else a.domain
+        domain = b.domain if b.domain is _NTT else a.domain
     return a.ring, domain, a.device or b.device
 
 
 def _product(src: tuple[Node, ...], arg: Any) -> _Type:
     ring, domain, device = _sum(src, arg)
     if ring is not None and not (is_scalar(src[0]) or is_scalar(src[1])):
-        domain = Domain.NTT
+        domain = _NTT
     return ring, domain, device
 
 
@@ -246,7 +255,7 @@ _TYPING: dict[Op, Callable[[tuple[Node, ...], Any], _Type]] = {
 
 def is_const(node: Node) -> bool:
     """Whether the node is a symbolic constant polynomial."""
-    return node.op is Op.AS_RING and node.src[0].op is Op.CONST
+    return node.op is _AS_RING and node.src[0].op is _CONST
 
 
 def is_scalar(node: Node) -> bool:
@@ -295,16 +304,29 @@ def rebuilt(node: Node, src: tuple[Node, ...]) -> Node:
 
 def buffer(ident: BufferId) -> Node:
     """The BUFFER node of an identity."""
-    return Node(Op.BUFFER, DType.U32, (), ident)
+    return Node(_BUFFER, _U32, (), ident)
 
 
 def storage(node: Node) -> Node | None:
     """The BUFFER (or BUFFER_VIEW) that holds a polynomial or words as they are, or None if it must be computed."""
-    if node.op is Op.AS_RING:
+    op = node.op
+    if op is _AS_RING:
         node = node.src[0]
-    if node.op is Op.AFTER:
+        op = node.op
+    if op is _AFTER:
         node = node.src[0]
-    return node if node.op in (Op.BUFFER, Op.BUFFER_VIEW) else None
+        op = node.op
+    return node if op is _BUFFER or op is _BUFFER_VIEW else None
+
+
+def is_settled(node: Node) -> bool:
+    """Whether nothing is left to compute: the node is a constant polynomial or held by a buffer."""
+    return is_const(node) or storage(node) is not None
+
+
+def attach(node: Node, data: Any) -> None:
+    """Let a BUFFER node keep its storage, whatever that is to the device: the storage lives as long as the node."""
+    object.__setattr__(node, "data", data)
 
 
 def shape_of(node: Node) -> tuple[int, int]:
@@ -339,17 +361,8 @@ def watch(node: Node, user: Any) -> None:
         users.difference_update([ref for ref in list(users) if ref() is None])
 
 
-_PACKAGE = __file__.rsplit("ir", 1)[0]
-
-
-def stamp(node: Node) -> Node:
-    """Remember the nearest source line outside this package as an origin of the node."""
-    frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_PACKAGE):
-        if frame.f_back is None:
-            return node
-        frame = frame.f_back
-    origin = (frame.f_code.co_filename, frame.f_lineno)
-    if origin not in node.origins:
-        object.__setattr__(node, "origins", (*node.origins, origin))
-    return node
+def stamp(node: Node, origin: Origin) -> None:
+    """Remember a source line as an origin of the node."""
+    origins = node.origins
+    if origin not in origins:
+        object.__setattr__(node, "origins", (*origins, origin))

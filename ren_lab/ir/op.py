@@ -75,6 +75,9 @@ class BufferId:
     shape: tuple[int, int]
     pinned: bool = False
 
+    def __hash__(self) -> int:
+        return hash(self.label)  # no two buffers have one
+
     @property
     def nbytes(self) -> int:
         return 4 * self.shape[0] * self.shape[1]

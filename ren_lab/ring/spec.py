@@ -16,6 +16,8 @@ class Domain(enum.Enum):
     COEFF = "coeff"
     NTT = "ntt"
 
+    __hash__ = object.__hash__  # that of an enum hashes its name, slowly
+
     def __repr__(self) -> str:
         return f"Domain.{self.name}"
 

@@ -1,13 +1,9 @@
 """Source lines of the user's code, the way errors and statistics name them."""
 
-import os
-import sys
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any
 
-from ren_lab.events import place_name
-
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+from ren_lab.events import place_name, user_line
 
 
 def format_site(where: CodeType | str, line: int) -> str:
@@ -17,10 +13,8 @@ def format_site(where: CodeType | str, line: int) -> str:
 
 def user_site() -> str:
     """`basename:line` of the innermost running frame that is not the package's own."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
-    return "?:0" if frame is None else format_site(frame.f_code, frame.f_lineno)
+    file, line = user_line()
+    return f"{place_name(file)}:{line}"
 
 
 def code_of(function: Any) -> CodeType | None:

@@ -15,14 +15,14 @@ ROOT = Path(__file__).resolve().parents[2]
 # In the order of dependency: a layer imports from itself and from those before it.
 LAYERS = (
     "events", "options", "ring", "ir", "schedule", "memory", "backends", "engine", "poly", "structure",
-    "jit_key", "jit", "runtime", "language", "schemes", "lens", "widgets", "__init__", "notebooks", "cli", "__main__",
+    "jit_key", "jit_guard", "jit", "runtime", "language", "schemes", "lens", "widgets", "__init__", "notebooks", "cli", "__main__",
 )  # fmt: skip
 RANK = {layer: rank for rank, layer in enumerate(LAYERS)}
 
 # Pairs that the order alone would allow. The runtime meets the engine through events and plain callables.
 STRANGERS = {
     ("runtime", layer)
-    for layer in ("ring", "ir", "schedule", "memory", "backends", "engine", "poly", "structure", "jit_key", "jit")
+    for layer in ("ring", "ir", "schedule", "memory", "backends", "engine", "poly", "structure", "jit_key", "jit_guard", "jit")
 }
 
 VIEW_MODULES = {"matplotlib", "graphviz", "ipywidgets", "IPython", "anywidget"}

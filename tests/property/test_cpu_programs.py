@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ren_lab as ren
-from ren_lab.backends.cpu.kernel import Plan
+from ren_lab.backends.cpu.kernel import BoundPlan
 from ren_lab.poly import Poly
 from ren_lab.ring import RingSpec
 
@@ -122,7 +122,7 @@ def test_replayed_plans_equal_numpy(variant: str, seed: int, log_n: int, limbs: 
             a, b = out[0], out[2]
         return seen
 
-    with patch.object(Plan, "__call__", autospec=True, side_effect=Plan.__call__) as native_call:
+    with patch.object(BoundPlan, "__call__", autospec=True, side_effect=BoundPlan.__call__) as native_call:
         natively = replayed(cpu_variants.device(variant))
     assert native_call.called
     assert natively == replayed("python")

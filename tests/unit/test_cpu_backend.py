@@ -85,7 +85,7 @@ def test_plans_run_natively_and_leave_random_ones_to_the_engine(device: str) -> 
         return backend(device).plan_runner(compile_sink(sink_of([poly.node]), current())[0])  # type: ignore[attr-defined]
 
     x = Poly([1, 2], RING, device).realize()
-    assert callable(runner(x * x + 1))
+    assert runner(x * x + 1) is not None
     assert runner(x * Poly.uniform(RING, device)) is None
     assert runner((x * x).to("python")) is None
 

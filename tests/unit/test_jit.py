@@ -383,3 +383,28 @@ def test_jitted_methods_have_plans_too() -> None:
 def test_max_plans_is_an_int(bad: object) -> None:
     with pytest.raises(TypeError, match="max_plans"):
         ren.jit(lambda a: a, max_plans=bad)
+
+
+class Nameless:
+    """A key of dictionaries that looks like every other one."""
+
+    def __repr__(self) -> str:
+        return "key"
+
+
+def test_arguments_whose_paths_read_alike_are_two() -> None:
+    keys = Nameless(), Nameless()
+
+    @ren.jit
+    def weighted(named, scale):
+        (a, b), (m, n) = named.values(), scale.values()
+        return a * m + b * n
+
+    for first, second in ((1, 2), (3, 4)):
+        named = dict(zip(keys, (p(first), p(second)), strict=True))
+        assert head(weighted(named, dict(zip(keys, (10, 100), strict=True)))) == 10 * first + 100 * second
+    assert len(weighted.plans) == 1
+    assert head(weighted(named, dict(zip(keys, (100, 10), strict=True)))) == 340
+    shared = p(5)
+    assert head(weighted(dict.fromkeys(keys, shared), dict(zip(keys, (10, 100), strict=True)))) == 550
+    assert len(weighted.plans) == 3

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from ren_lab.ir import Node, Op
 from ren_lab.options import current
 
 
+@cache
 def available_threads() -> int:
-    """How many processors this process may use."""
+    """How many processors this process may use, when first asked."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -97,8 +98,8 @@ class CpuBackend(PythonBackend):
     def copy_from(self, target: np.ndarray, source: Any, source_backend: Backend) -> None:
         target[...] = source if isinstance(source, np.ndarray) else source_backend.to_host(source)
 
-    def plan_runner(self, program: Any) -> Callable[[list[Any]], None] | None:
-        """Runs a whole program on a frame by one native call; None where a unit is nothing for it."""
+    def plan_runner(self, program: Any) -> Plan | None:
+        """Runs a whole program by one native call; None where a unit is nothing for it."""
         steps: list[tuple[Kernel | int, tuple[int, ...]]] = []
         views = []
         for unit in program.units:

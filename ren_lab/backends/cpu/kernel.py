@@ -1,7 +1,7 @@
 """One kernel, ready to be called; and whole programs as one call."""
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -117,6 +117,13 @@ class Plan:
         planned: (place, offset in bytes) of the windows of the arena.
         views: (place, place of its base, offset in bytes), bases first.
         places: how many the frame has.
+
+    Attributes:
+        places: how many the frame has.
+        arguments: of `ren_run_plan`, up to the frame.
+        scratch: shapes of temporaries of kernels, which follow the places of the frame.
+        room: how many buffers the step with most of them has.
+        direct: the places whose storage must be in the frame; the others are windows of these.
     """
 
     def __init__(
@@ -128,20 +135,20 @@ class Plan:
         library: Library,
         threads: Callable[[], int],
     ) -> None:
-        self._support, self._threads = library.support, threads
+        self.support, self.threads = library.support, threads
         self._kept: list[Any] = []
         self._steps = np.zeros(max(len(steps), 1), STEP)
-        self._count = len(steps)
-        self._scratch: list[tuple[int, int]] = []  # temporaries of kernels, shared by all that are as large
-        total, widest = places, 2
+        self.places = places
+        self.scratch: list[tuple[int, int]] = []  # temporaries of kernels, shared by all that are as large
+        self.room = 2  # of the step with most buffers
         for record, (kernel, where) in zip(self._steps, steps):
             if isinstance(kernel, Kernel):
                 used = list(where)
                 for rank, shape in enumerate(kernel.rendered.shapes[kernel.rendered.buffers :]):
-                    if rank == len(self._scratch):
-                        self._scratch.append(shape)
-                    if shape[0] * shape[1] > self._scratch[rank][0] * self._scratch[rank][1]:
-                        self._scratch[rank] = shape
+                    if rank == len(self.scratch):
+                        self.scratch.append(shape)
+                    if shape[0] * shape[1] > self.scratch[rank][0] * self.scratch[rank][1]:
+                        self.scratch[rank] = shape
                     used.append(places + rank)
                 record["kernel"] = kernel.function
                 record["table"], record["number"] = address(kernel.tables), address(kernel.numbers)
@@ -154,30 +161,37 @@ class Plan:
             slots = np.array(used, np.int32)
             record["place"], record["places"] = address(slots), len(used)
             self._kept.append(slots)
-            widest = max(widest, len(used))
-        total += len(self._scratch)
-        self._room = widest
-        self._total = total
-        self._places = places
-        self._planned = np.array([p for p, _ in planned], np.intp)
-        self._offsets = np.array([o for _, o in planned], np.uint64)
-        held = {p for p, _ in planned} | {v for v, _, _ in views}
-        touched = {p for _, where in steps for p in where} | {base for _, base, _ in views}
-        self._direct = sorted(touched - held)
-        self._direct_at = np.array(self._direct, np.intp)
-        self._views = tuple(views)
+            self.room = max(self.room, len(used))
+        windows = [(place, planned[0][0], offset - planned[0][1]) for place, offset in planned[1:]] + list(views)
+        self._windows = np.array(windows, np.int64).reshape(-1, 3)  # laid out as `ren_window`
+        self.arguments = address(self._steps), len(steps), address(self._windows), len(windows)
+        touched = {p for _, where in steps for p in where} | {base for _, base, _ in windows}
+        self.direct = sorted(touched - {place for place, _, _ in windows})
 
-    def __call__(self, frame: list[Any]) -> None:
-        pointers = np.zeros(self._total, np.uint64)
-        if self._direct:
-            pointers[self._direct_at] = [address(frame[p]) for p in self._direct]
-        if len(self._planned):
-            base = address(frame[self._planned[0]]) - int(self._offsets[0])
-            pointers[self._planned] = self._offsets + np.uint64(base)
-        for place, base_place, delta in self._views:
-            pointers[place] = int(pointers[base_place]) + delta
-        scratch = [aligned(shape) for shape in self._scratch]
-        for rank, array in enumerate(scratch):
-            pointers[self._places + rank] = address(array)
-        room = np.empty(self._room, np.uint64)
-        self._support.run_plan(address(self._steps), self._count, address(pointers), address(room), self._threads())
+    def bind(self, frame: list[Any], late: Collection[int] = ()) -> "BoundPlan":
+        """What runs the plan on a frame. The storages of the places in `late` are looked up at each call, the others now."""
+        return BoundPlan(self, frame, late)
+
+
+class BoundPlan:
+    """A plan on one frame, run by one call at a time."""
+
+    __slots__ = ("_plan", "_frame", "_late", "_pointers", "_arguments", "_kept")
+
+    def __init__(self, plan: Plan, frame: list[Any], late: Collection[int]) -> None:
+        self._plan, self._frame = plan, frame
+        self._late = [place for place in plan.direct if place in late]
+        held = {place: frame[place] for place in plan.direct if place not in late}
+        for rank, shape in enumerate(plan.scratch):
+            held[plan.places + rank] = aligned(shape)
+        self._pointers = (ctypes.c_uint64 * (plan.places + len(plan.scratch)))()
+        for place, storage in held.items():
+            self._pointers[place] = address(storage)
+        self._arguments = (*plan.arguments, self._pointers, (ctypes.c_uint64 * plan.room)())
+        self._kept = held
+
+    def __call__(self) -> None:
+        frame, pointers = self._frame, self._pointers
+        for place in self._late:
+            pointers[place] = address(frame[place])
+        self._plan.support.run_plan(*self._arguments, self._plan.threads())

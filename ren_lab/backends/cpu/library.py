@@ -22,7 +22,7 @@ class Support:
 
     Attributes:
         invoke: (kernel, slots, tables, numbers, threads), all addresses but the last.
-        run_plan: (steps, count, frame, room for slots, threads).
+        run_plan: (steps, their number, windows, their number, frame, room for slots, threads).
         draw_into: (storage, draw, threads).
         lanes: residues in a word of this build.
     """
@@ -32,7 +32,8 @@ class Support:
         self.invoke = library.ren_invoke
         self.invoke.argtypes, self.invoke.restype = (pointer, pointer, pointer, pointer, count), None
         self.run_plan = library.ren_run_plan
-        self.run_plan.argtypes, self.run_plan.restype = (pointer, count, pointer, pointer, count), None
+        self.run_plan.argtypes = (pointer, count, pointer, count, pointer, pointer, count)
+        self.run_plan.restype = None
         self.draw_into = library.ren_draw_into
         self.draw_into.argtypes, self.draw_into.restype = (pointer, pointer, count), None
         library.ren_lanes.restype = ctypes.c_int

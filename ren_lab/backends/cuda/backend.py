@@ -174,8 +174,8 @@ class CudaBackend:
 
     # ---- plans
 
-    def plan_runner(self, program: Any) -> Callable[[list[Any]], None] | None:
-        """Runs a whole program on a frame as one CUDA graph; None where a unit is nothing for it, as a draw or a transfer."""
+    def plan_runner(self, program: Any) -> Plan | None:
+        """Runs a whole program as one CUDA graph; None where a unit is nothing for it, as a draw or a transfer."""
         steps: list[tuple[Kernel, tuple[int, ...], str]] = []
         views = []
         for unit in program.units:

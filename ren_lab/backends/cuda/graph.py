@@ -6,8 +6,9 @@ launches the graph. At the first run, which may be the only one, the kernels are
 """
 
 import contextlib
+import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,13 +99,14 @@ class Plan:
         self._sent: np.ndarray | None = None  # what the frame holds, once everything before has run
         self._staged: list[tuple[Any, np.ndarray]] = []  # pinned copies of frames, the one that was used longest ago first
 
-    def __call__(self, frame: Sequence[Storage]) -> None:
-        """Run on a frame of storages; inputs, outputs and the arena's windows are in their places.
+    def bind(self, frame: Sequence[Storage], late: Collection[int] = ()) -> Callable[[], None]:
+        """What runs the plan on a frame of storages, whatever is in its places by then.
 
-        Raises:
-            OutOfMemory: Says what the plan needs.
-            CompileError, LaunchError: See `Kernel.functions`.
+        It raises `OutOfMemory`, which says what the plan needs, and what `Kernel.functions` raises.
         """
+        return functools.partial(self._run, frame)
+
+    def _run(self, frame: Sequence[Storage]) -> None:
         queues = self._queues
         try:
             with self._lock:

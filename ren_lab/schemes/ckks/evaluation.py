@@ -16,13 +16,12 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from ren_lab.events import OperationDone, emitter, place_name
+from ren_lab.events import OperationDone, emitter, place_name, user_line
 from ren_lab.poly import Poly
 from ren_lab.schemes.ckks import noise
 from ren_lab.schemes.ckks.keys import CKKSContext, context
 from ren_lab.schemes.ckks.keyswitch import SwitchingKey, switched
 from ren_lab.schemes.ckks.noise import Estimate
-from ren_lab.schemes.ckks.operations import user_line
 from ren_lab.schemes.ckks.params import CKKSParams
 from ren_lab.schemes.ckks.plaintext import Plaintext, as_slots, check_room, encode_slots, lowered, real_number
 

@@ -125,10 +125,17 @@ typedef struct {
     const i64 *number;
 } ren_step;
 
-/* All steps, one after the other. `slot` is room for the buffers of any step. */
-EXPORT ren_run_plan(const ren_step *step, i64 steps, u32 *const *frame, u32 **slot, i64 threads)
+/* A place of the frame that lies some bytes behind another one. */
+typedef struct {
+    i64 place, base, bytes;
+} ren_window;
+
+/* All steps, one after the other, once the windows are in their places. `slot` is room for the buffers of any step. */
+EXPORT ren_run_plan(const ren_step *step, i64 steps, const ren_window *window, i64 windows, u32 **frame, u32 **slot, i64 threads)
 {
     threads_allowed = threads;
+    for (const ren_window *end = window + windows; window < end; window++)
+        frame[window->place] = (u32 *)((char *)frame[window->base] + window->bytes);
     for (const ren_step *end = step + steps; step < end; step++) {
         for (i64 i = 0; i < step->places; i++)
             slot[i] = frame[step->place[i]];
