@@ -1,8 +1,9 @@
-"""What replay costs: against the bare kernels, in memory, and against running eagerly.
+"""What replay costs: against the bare kernels, in memory, beyond the native call, and against running eagerly.
 
 Run it as `python benchmarks/jit_replay.py`. Ratios are of medians, measured alternating in one run.
 """
 
+import functools
 import gc
 import resource
 import statistics
@@ -17,6 +18,7 @@ from ren_lab.backends import backend
 from ren_lab.engine import clear_schedule_cache
 from ren_lab.poly import Poly
 from ren_lab.ring import RingSpec, find_primes
+from ren_lab.schemes.ckks import Ciphertext, CKKSContext, CKKSParams, encode, encrypt, keygen
 
 
 def _seconds(function: Callable[[], object]) -> float:
@@ -26,7 +28,7 @@ def _seconds(function: Callable[[], object]) -> float:
 
 
 def replay_against_kernels() -> None:
-    """A plan of 50 kernels at n = 8 against the same kernels, bound to their arrays, called in a loop."""
+    """A plan of 50 NumPy kernels at n = 8 against the same kernels, bound to their arrays, called in a loop."""
     ring = RingSpec(8, (17, 97))
 
     @ren.jit
@@ -35,7 +37,7 @@ def replay_against_kernels() -> None:
             x = (x * y + 1).contiguous()
         return x
 
-    x, y = Poly([1, 2, 3], ring).ntt().realize(), Poly([4, 5], ring).ntt().realize()
+    x, y = (Poly(c, ring, device="python").ntt().realize() for c in ([1, 2, 3], [4, 5]))
     fifty(x, y)
     (plan,) = fifty.plans
     program = plan.program
@@ -57,7 +59,7 @@ def replay_against_kernels() -> None:
         replayed.append(_seconds(lambda: fifty(x, y)))
     a, b = statistics.median(bound) * 1e6, statistics.median(replayed) * 1e6
     print(
-        f"{len(calls)} kernels at n=8: bare loop {a:.1f} us, replay {b:.1f} us, "
+        f"{len(calls)} NumPy kernels at n=8: bare loop {a:.1f} us, replay {b:.1f} us, "
         f"that is {b / a:.3f} x, or 1.15 x {b - 1.15 * a:+.1f} us"
     )
 
@@ -73,6 +75,53 @@ def replay_against_kernels() -> None:
     tracemalloc.stop()
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - rss
     print(f"10,000 replays: Python memory {after - before:+d} bytes, peak resident set {grown:+d} KiB")
+
+
+def beyond_the_native_call() -> None:
+    """What Python adds to the native call of a replay: guard, binding, results and their release."""
+    try:
+        support = backend("cpu").library.support  # type: ignore[attr-defined]
+    except ren.DeviceUnavailable as error:
+        print(f"\nno native calls: {error}")
+        return
+    native, spent = support.run_plan, [0.0]
+
+    def timed(*arguments: object) -> None:
+        start = time.perf_counter()
+        native(*arguments)
+        spent[0] = time.perf_counter() - start
+
+    ring = RingSpec(2**10, find_primes(2**10, 30, 3))
+    rng = np.random.default_rng(1)
+    x, y = (Poly(rng.integers(0, 2**60, 2**10), ring, device="cpu").ntt().realize() for _ in range(2))
+    calls: list[tuple[str, Callable[[], object]]] = []
+    product = ren.jit(lambda x, y: (x * y).rotate(1) + x)
+    calls.append(("product and rotation of polynomials, n=2^10 x 3 limbs", lambda: product(x, y)))
+    for params in (CKKSParams.python_test(), CKKSParams.default()):
+        ctx = keygen(params, rotations=[1], device="cpu")
+        with ctx:
+            c = encrypt(encode(rng.uniform(-1, 1, params.slot_count))).realize()
+        steps = ren.jit(lambda c, depth=params.depth: functools.reduce(lambda c, _: 2 * c * c - 1, range(depth), c))
+
+        def run(ctx: CKKSContext = ctx, steps: Callable[..., object] = steps, c: Ciphertext = c) -> object:
+            with ctx:
+                return steps(c)
+
+        calls.append((f"{params.depth} steps on a ciphertext, n=2^{params.n.bit_length() - 1}", run))
+    print("\nbeyond the native call, in us: median [quartiles]; and the call itself")
+    support.run_plan = timed
+    try:
+        for name, call in calls:
+            for _ in range(3):
+                call()
+            beyond, inside = [], []
+            for _ in range(2000 if spent[0] < 0.01 else 60):
+                beyond.append(_seconds(call) - spent[0])
+                inside.append(spent[0])
+            low, middle, high = (q * 1e6 for q in statistics.quantiles(beyond, n=4))
+            print(f"  {name:56} {middle:6.0f} [{low:.0f}, {high:.0f}]   {statistics.median(inside) * 1e6:8.0f}")
+    finally:
+        support.run_plan = native
 
 
 def chain() -> None:
@@ -104,4 +153,5 @@ def chain() -> None:
 
 if __name__ == "__main__":
     replay_against_kernels()
+    beyond_the_native_call()
     chain()

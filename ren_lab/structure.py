@@ -52,12 +52,13 @@ class Shape:
 
     def build(self, leaves: Iterator[Any]) -> Any:
         """A copy of the container with its leaves taken from `leaves`, in the order of `flatten`."""
-        values = [part.build(leaves) if isinstance(part, Shape) else next(leaves) for part in self.parts]
         if kind_of(self.kind)[0] == "dataclass":  # all that it holds is among the parts
             whole: Any = object.__new__(self.kind)
-            for name, value in zip(self.names, values):
-                object.__setattr__(whole, name.name, value)  # of frozen ones too
+            put = object.__setattr__  # of frozen ones too
+            for (name,), part in zip(self.names, self.parts):
+                put(whole, name, next(leaves) if type(part) is Leaf else build(part, leaves))
             return whole
+        values = [build(part, leaves) for part in self.parts]
         made: Any
         held = [(n, v) for n, v in zip(self.names, values, strict=True) if not isinstance(n, Attribute)]
         items = [value for _, value in held]

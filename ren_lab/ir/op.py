@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum, auto
+from typing import NamedTuple
 
 from ren_lab.ring import RingSpec
 
@@ -66,17 +67,13 @@ CONVERSIONS = frozenset({Op.TO_RNS, Op.BASE_CONVERT, Op.LIFT})  # each column of
 ELEMENTWISE = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.DOT})
 
 
-@dataclass(frozen=True, slots=True)
-class BufferId:
+class BufferId(NamedTuple):
     """Identity and layout of a buffer: `shape` is (limbs, n) u32 words in C order, `pinned` keeps it out of the arena."""
 
     label: str
     device: str
     shape: tuple[int, int]
     pinned: bool = False
-
-    def __hash__(self) -> int:
-        return hash(self.label)  # no two buffers have one
 
     @property
     def nbytes(self) -> int:

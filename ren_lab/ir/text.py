@@ -9,7 +9,7 @@ Rings are named once at the top. The body of a kernel is a block `K0 = {` … `}
 """
 
 import ast
-import dataclasses
+import inspect
 import re
 from typing import Any
 
@@ -24,6 +24,7 @@ _ARGUMENT_CLASSES = {
         KernelSpec,
     )
 }  # fmt: skip
+_PARAMETERS = {cls: tuple(inspect.signature(cls).parameters.values()) for cls in _ARGUMENT_CLASSES.values()}
 _LINE = re.compile(r"%(\d+) = (\w+) (\w+) \(([^)]*)\)(?: \[(.*)\])?\s*(?:#.*)?")
 
 
@@ -77,13 +78,13 @@ class _Printer:
                 self.kernels[arg] = name = f"K{len(self.kernels)}"
                 self.blocks.append("\n".join([f"{name} = {{", *(f"  {line}" for line in body), "}"]))
             return self.kernels[arg]
-        if isinstance(arg, tuple):
+        if type(arg) is tuple:
             return "(" + ", ".join(map(self.arg, arg)) + ("," if len(arg) == 1 else "") + ")"
-        if type(arg).__name__ in _ARGUMENT_CLASSES:
-            fields = dataclasses.fields(arg)
-            while fields and getattr(arg, fields[-1].name) == fields[-1].default:
-                fields = fields[:-1]
-            return f"{type(arg).__name__}({', '.join(self.arg(getattr(arg, f.name)) for f in fields)})"
+        parameters = _PARAMETERS.get(type(arg))
+        if parameters is not None:
+            while parameters and getattr(arg, parameters[-1].name) == parameters[-1].default:
+                parameters = parameters[:-1]
+            return f"{type(arg).__name__}({', '.join(self.arg(getattr(arg, p.name)) for p in parameters)})"
         return repr(arg)
 
 

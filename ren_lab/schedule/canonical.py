@@ -20,7 +20,7 @@ def canonical(graph: Node) -> tuple[Node, dict[Node, Node]]:
     buffers = draws = 0
     for node in graph.toposort():
         if node.op is Op.BUFFER:
-            done[node] = buffer(replace(node.arg, label=f"in{buffers}"))
+            done[node] = buffer(node.arg._replace(label=f"in{buffers}"))
             buffers += 1
         elif node.op is Op.RANDOM:
             done[node] = Node(Op.RANDOM, node.dtype, (), replace(node.arg, label=f"draw{draws}"))

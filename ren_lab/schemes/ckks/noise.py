@@ -129,7 +129,10 @@ class Estimate(Companion):
         """See `Companion`."""
         made = Estimate.__new__(Estimate)
         made._value, made._recipe, made._pending = None, None, (self, values)
-        made._waiting = 1 + max([v._waiting for v in values.values() if isinstance(v, Estimate)], default=0)
+        made._waiting = 1
+        for value in values.values():
+            if isinstance(value, Estimate) and value._waiting >= made._waiting:
+                made._waiting = value._waiting + 1
         if made._waiting >= _MOST_WAITING:
             made.value  # noqa: B018
         return made
