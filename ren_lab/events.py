@@ -6,13 +6,15 @@ return nothing. One that raises is detached and reported as a warning, and the r
 """
 
 import contextlib
+import functools
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 Emit = Callable[[Any], None]
 
@@ -177,14 +179,40 @@ def place_name(file: str) -> str:
 
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class _Thread(threading.local):
+    line: tuple[str, int] | None = None  # the user's, while an operation of many steps runs
+
+
+_thread = _Thread()
 
 
 def user_line() -> tuple[str, int]:
     """The file and line of the innermost running frame that is not the package's own."""
+    if _thread.line is not None:
+        return _thread.line
     frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
+
+
+def one_line(function: _Function) -> _Function:
+    """Make an operation look for the user's line once, for all that it does; an observer that it calls has that line, too."""
+
+    @functools.wraps(function)
+    def operation(*args: Any, **kwargs: Any) -> Any:
+        if _thread.line is not None:
+            return function(*args, **kwargs)
+        _thread.line = user_line()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _thread.line = None
+
+    return operation  # type: ignore[return-value]
 
 
 def hook(name: str) -> Callable[..., Any]:

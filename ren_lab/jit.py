@@ -36,7 +36,7 @@ from ren_lab.options import Options
 from ren_lab.options import current as current_options
 from ren_lab.poly import Poly, apply_becomes
 from ren_lab.schedule import Schedule, ScheduledKernel
-from ren_lab.schedule.build_becomes_map import view_of
+from ren_lab.schedule.build_becomes_map import base_of, over
 from ren_lab.structure import Companion, Leaf, Shape, build, flatten
 
 _stand_ins = itertools.count()
@@ -49,51 +49,66 @@ class Template:
     Args:
         shape: the containers, and `leaves` what the capture found in them, in order.
         numbers: the argument that a node stood for during the capture.
-        becomes: what holds a node's value once the program has run, in terms of canonical buffers.
+        becomes: what a node becomes once the program has run, in terms of canonical buffers.
+        outputs, arguments: the number of the output, or of the argument, that a canonical buffer is.
+        held: a canonical buffer that is neither, and the buffer that it always stands for.
     """
 
-    __slots__ = ("_shape", "_leaves", "_computed", "_inputs", "_companions")
+    __slots__ = ("_shape", "_leaves", "_made", "_given", "_fixed", "_inputs", "_companions")
 
     def __init__(
-        self, shape: Shape | Leaf, leaves: Sequence[tuple[str, Any]], numbers: Mapping[Node, int], becomes: Mapping[Node, Node]
+        self,
+        shape: Shape | Leaf,
+        leaves: Sequence[tuple[str, Any]],
+        numbers: Mapping[Node, int],
+        becomes: Mapping[Node, Node],
+        outputs: Mapping[Node, int],
+        arguments: Mapping[Node, int],
+        held: Mapping[Node, Node],
     ) -> None:
         self._leaves = [leaf for _, leaf in leaves]
-        self._computed: list[tuple[int, Node]] = []
+        self._made: list[tuple[int, Node, int]] = []
+        self._given: list[tuple[int, Node, int]] = []
+        self._fixed: list[tuple[int, Node]] = []
         self._inputs: list[tuple[int, int]] = []
         self._companions: list[tuple[int, Companion]] = []
         for index, leaf in enumerate(self._leaves):
             if isinstance(leaf, Companion):
                 self._companions.append((index, leaf))
-            elif isinstance(leaf, Poly) and leaf.node in numbers:
-                self._inputs.append((index, numbers[leaf.node]))
-            elif isinstance(leaf, Poly) and leaf.node in becomes:
-                self._computed.append((index, becomes[leaf.node]))
-        for index, _ in (*self._inputs, *self._computed):
+            if not isinstance(leaf, Poly) or leaf.node not in numbers and leaf.node not in becomes:
+                continue
             self._leaves[index] = None  # no graph of the capture stays alive
+            if leaf.node in numbers:
+                self._inputs.append((index, numbers[leaf.node]))
+                continue
+            replacement = becomes[leaf.node]
+            base = base_of(replacement)
+            if base is None:
+                self._fixed.append((index, replacement))
+            elif base in outputs:
+                self._made.append((index, replacement, outputs[base]))
+            elif base in arguments:
+                self._given.append((index, replacement, arguments[base]))
+            else:
+                self._fixed.append((index, over(replacement, held[base])))
         # the containers are copies, since those of the capture hold its polynomials
         hollow = (None if isinstance(leaf, Poly) else leaf for _, leaf in leaves)
         self._shape = flatten(build(shape, hollow), "result", [])
 
-    def fill(self, buffers: Mapping[Node, Node], arguments: Sequence[Poly], companions: Mapping[Companion, Companion]) -> Any:
-        """A fresh result; `buffers` takes canonical BUFFER nodes to what stands for them in this run, `companions` stand-ins."""
+    def fill(self, made: Sequence[Node], contents: Contents, companions: Mapping[Companion, Companion]) -> Any:
+        """A fresh result: `made` are the buffers of the outputs, `companions` takes stand-ins to what the call brought along."""
         leaves = self._leaves.copy()
-        for index, node in self._computed:
-            leaves[index] = Poly.of_settled(_bound(node, buffers))
+        for index, node, number in self._made:
+            leaves[index] = Poly.of_settled(over(node, made[number]))
+        for index, node, number in self._given:
+            leaves[index] = Poly.of_settled(over(node, contents.data[number]))
+        for index, node in self._fixed:
+            leaves[index] = Poly.of_settled(node)
         for index, number in self._inputs:
-            leaves[index] = Poly.of_settled(arguments[number].node)
+            leaves[index] = Poly.of_settled(contents.polys[number].node)
         for index, companion in self._companions:
             leaves[index] = companion.given(companions)
         return build(self._shape, iter(leaves))
-
-
-def _bound(node: Node, buffers: Mapping[Node, Node]) -> Node:
-    """A node of the becomes map over other buffers, which may be windows themselves."""
-    if is_const(node):
-        return node
-    held = node.src[0]
-    if held.op is Op.BUFFER:
-        return node.with_src((buffers[held],))
-    return node.with_src((view_of(buffers[held.src[0]], held.arg.offset // held.arg.shape[1], held.arg.shape),))
 
 
 @dataclass(slots=True, eq=False)
@@ -114,8 +129,7 @@ class Plan:
     guard: Guard = field(repr=False)
     replay: Replay = field(repr=False)
     template: Template = field(repr=False)
-    arguments: dict[Node, int] = field(repr=False)  # canonical BUFFER -> number of the polynomial argument
-    held: dict[Node, Node] = field(repr=False)  # canonical BUFFER -> a buffer that belongs to the plan or to a closure
+    arguments: tuple[int, ...] = field(repr=False)  # for each input of the replay the number of its polynomial
     started: CompileStarted = field(repr=False)
     companions: tuple[Companion, ...] = field(repr=False)  # what stood for the arguments' ones during the capture
     hits: int = 0
@@ -147,10 +161,8 @@ class Plan:
     def run(self, contents: Contents, emit: Emit | None) -> Any:
         """Run the program on what the arguments of a call hold; returns the result in its containers."""
         data = contents.data
-        places = {node: data[number] for node, number in self.arguments.items()}
-        made = self.replay.run([storage_of(held) for held in places.values()], emit)
-        companions = dict(zip(self.companions, contents.companions, strict=True))
-        return self.template.fill({**self.held, **places, **made}, contents.polys, companions)  # type: ignore[arg-type]
+        made = self.replay.run([storage_of(data[number]) for number in self.arguments], emit)
+        return self.template.fill(made, contents, dict(zip(self.companions, contents.companions, strict=True)))
 
 
 class Jit:
@@ -292,10 +304,11 @@ class Jit:
         constants = {named.arg: storage_of(node) for named, node in held.items()}
         replay = Replay(program, [node.arg for node in arguments], constants, self.reuse_outputs)
         becomes = dict(zip(computed, program.schedule.becomes, strict=True))
-
-        template = Template(shape, found, numbers, becomes)
+        outputs = {buffer(ident): number for number, ident in enumerate(program.outputs)}
+        template = Template(shape, found, numbers, becomes, outputs, arguments, held)
         companions = tuple([leaf for leaf in replaced if isinstance(leaf, Companion)])
-        return Plan(_name(self.fn), call.key, call.scalars, guard, replay, template, arguments, held, started[0], companions)
+        bound = tuple(arguments.values())
+        return Plan(_name(self.fn), call.key, call.scalars, guard, replay, template, bound, started[0], companions)
 
 
 class BoundJit:

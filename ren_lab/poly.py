@@ -240,8 +240,7 @@ class Poly:
         dropped = tuple(_integer(m, "a modulus") for m in (moduli if isinstance(moduli, Iterable) else (moduli,)))
         if not dropped:
             return self
-        self.ring.without(dropped)  # raises what is wrong with them
-        return self._unary(Op.RESCALE, dropped)
+        return self._unary(Op.RESCALE, dropped)  # raises what is wrong with them
 
     def rotate(self, k: int) -> "Poly":
         """The automorphism X -> X^(5^k mod 2n), for any integer k; it is cyclic in n/2 and lands in the NTT domain."""

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from ren_lab.engine.storage import new_buffer, storage_of
 from ren_lab.engine.units import Program, make_exec_units, plan_memory, run_at_once, run_exec_units, runs_at_once
 from ren_lab.events import CompileEnded, CompileStarted, Emit, emitter
-from ren_lab.ir import DType, Node, Op, substitute
+from ren_lab.ir import DType, Node, Op, buffer
 from ren_lab.options import Options
 from ren_lab.schedule import canonical, schedule
+from ren_lab.schedule.build_becomes_map import base_of, over
 
 _cache: "OrderedDict[tuple[Node, tuple[object, ...]], Program]" = OrderedDict()
 _lock = threading.Lock()
@@ -72,8 +73,12 @@ def compile_sink(sink: Node, options: Options, emit: Emit | None = None) -> tupl
     Returns:
         the program, in terms of the canonical graph, and the mapping from nodes of `sink` to canonical ones.
     """
-    start = time.perf_counter()
     graph, names = canonical(sink)
+    return _compiled(graph, names, options, emit), names
+
+
+def _compiled(graph: Node, names: Mapping[Node, Node], options: Options, emit: Emit | None) -> Program:
+    start = time.perf_counter()
     key = (graph, options.compile_key)
     with _lock:
         program = _cache.get(key)
@@ -96,7 +101,7 @@ def compile_sink(sink: Node, options: Options, emit: Emit | None = None) -> tupl
                     _cache.popitem(last=False)
     if emit is not None:
         emit(CompileEnded(program, time.perf_counter() - start))
-    return program, names
+    return program
 
 
 def realize_nodes(roots: Sequence[Node], options: Options) -> dict[Node, Node]:
@@ -107,13 +112,18 @@ def realize_nodes(roots: Sequence[Node], options: Options) -> dict[Node, Node]:
         Nothing is changed until everything has been computed.
     """
     emit = emitter()
-    sink = sink_of(roots)
-    program, names = compile_sink(sink, options, emit)
+    sink = Node(Op.SINK, DType.VOID, tuple(dict.fromkeys(roots)))
+    graph, names = canonical(sink)
+    is_buffer, is_random = Op.BUFFER, Op.RANDOM
+    if any(node.op is is_random for node in names):
+        sink = sink_of(roots)
+        graph, names = canonical(sink)
+    program = _compiled(graph, names, options, emit)
 
     buffers: dict[Node, Node] = {}  # canonical BUFFER -> the caller's, or the new one
     at_once = emit is None and runs_at_once(program)
     frame = program.frame(windows=not at_once)
-    by_ident = {named.arg: node for node, named in names.items() if node.op is Op.BUFFER}
+    by_ident = {named.arg: node for node, named in names.items() if node.op is is_buffer}
     for ident in program.inputs:
         node = by_ident[ident]
         frame[program.places[ident]] = storage_of(node)
@@ -124,5 +134,9 @@ def realize_nodes(roots: Sequence[Node], options: Options) -> dict[Node, Node]:
         run_exec_units(program, frame, emit)
     for ident in program.outputs:
         made = new_buffer(ident.device, ident.shape, frame[program.places[ident]], ident.pinned)
-        buffers[Node(Op.BUFFER, DType.U32, (), ident)] = made
-    return {root: substitute(became, buffers) for root, became in zip(sink.src, program.schedule.becomes, strict=True)}
+        buffers[buffer(ident)] = made
+    became = {}
+    for root, replacement in zip(sink.src, program.schedule.becomes, strict=True):
+        base = base_of(replacement)
+        became[root] = replacement if base is None else over(replacement, buffers[base])
+    return became

@@ -16,7 +16,7 @@ from ren_lab.backends import backend
 from ren_lab.engine.storage import new_buffer
 from ren_lab.engine.units import ExecUnit, Program, run_exec_units
 from ren_lab.events import Emit
-from ren_lab.ir import BufferId, Node, buffer
+from ren_lab.ir import BufferId, Node
 
 _KEPT_WORKSPACES = 4
 _KEPT_OUTPUTS = 4
@@ -126,7 +126,6 @@ class Replay:
         self.program = program
         self.inputs = tuple(inputs)
         self.outputs = program.outputs
-        self._output_nodes = tuple(map(buffer, self.outputs))
         self._constants = {program.places[ident]: storage for ident, storage in constants.items() if ident in program.places}
         self._input_places = [program.places[ident] for ident in self.inputs]
         self._output_places = [program.places[ident] for ident in self.outputs]
@@ -143,20 +142,16 @@ class Replay:
         """What runs the plan: "graph" of the backend, or the "flat" list of calls."""
         return "graph" if self.program.runner else "flat"
 
-    def run(self, storages: Sequence[Any], emit: Emit | None = None) -> dict[Node, Node]:
-        """Run on input storages, one per entry of `inputs`.
-
-        Returns:
-            for the BUFFER node of each output in the program, the BUFFER node that holds it now.
-        """
+    def run(self, storages: Sequence[Any], emit: Emit | None = None) -> list[Node]:
+        """Run on input storages, one per entry of `inputs`; returns the BUFFER nodes of the outputs, in their order."""
         if self._reuse:
             with self._lock:  # one set of outputs, so one run at a time
                 return self._run_reusing(storages, emit)
         filled = self._pool.take()
         self._fill(storages, filled, emit)
-        return dict(zip(self._output_nodes, self._pool.give(filled), strict=True))
+        return self._pool.give(filled)
 
-    def _run_reusing(self, storages: Sequence[Any], emit: Emit | None) -> dict[Node, Node]:
+    def _run_reusing(self, storages: Sequence[Any], emit: Emit | None) -> list[Node]:
         if self._fixed is None:
             self._fixed_storage = [backend(i.device).allocate(i.shape) for i in self.outputs]
         guarded = []
@@ -172,7 +167,7 @@ class Replay:
             self._fixed = [
                 new_buffer(i.device, i.shape, s, i.pinned) for i, s in zip(self.outputs, self._fixed_storage, strict=True)
             ]
-        return dict(zip(self._output_nodes, self._fixed, strict=True))
+        return self._fixed
 
     def _fill(self, storages: Sequence[Any], filled: Sequence[Any], emit: Emit | None) -> None:
         with self._lock:

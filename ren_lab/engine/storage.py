@@ -8,6 +8,7 @@ import numpy as np
 from ren_lab.backends import backend
 from ren_lab.ir import BufferId, Node, Op, attach, buffer
 
+_BUFFER_VIEW = Op.BUFFER_VIEW
 _numbers = itertools.count()
 
 
@@ -20,7 +21,7 @@ def new_buffer(device: str, shape: tuple[int, int], storage: Any, pinned: bool =
 
 def storage_of(node: Node) -> Any:
     """The storage behind a BUFFER, or behind the window that a BUFFER_VIEW opens."""
-    if node.op is Op.BUFFER_VIEW:
+    if node.op is _BUFFER_VIEW:
         base = node.src[0]
         return backend(base.arg.device).view(storage_of(base), node.arg.offset, node.arg.shape)
     if node.data is None:

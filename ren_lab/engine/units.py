@@ -11,18 +11,15 @@ from typing import Any, Protocol
 
 from ren_lab.backends import backend
 from ren_lab.events import Emit, RunEnded, UnitFailed, UnitRan
-from ren_lab.ir import BufferId, Node, Op, is_const, storage
+from ren_lab.ir import BufferId, Node
 from ren_lab.memory import BufferUse, MemoryPlan, plan_arenas
 from ren_lab.schedule import Schedule, ScheduledKernel
+from ren_lab.schedule.build_becomes_map import base_of
 
 
-def _base(replacement: Node) -> BufferId | None:
-    """The buffer that an output stands on, or None for a constant."""
-    if is_const(replacement):
-        return None
-    held = storage(replacement)
-    assert held is not None
-    return held.src[0].arg if held.op is Op.BUFFER_VIEW else held.arg
+def _bases(schedule: Schedule) -> list[BufferId]:
+    """The buffers that the outputs stand on."""
+    return [base.arg for base in map(base_of, schedule.becomes) if base is not None]
 
 
 def _live_ranges(schedule: Schedule) -> dict[BufferId, tuple[int, int]]:
@@ -42,8 +39,7 @@ def _live_ranges(schedule: Schedule) -> dict[BufferId, tuple[int, int]]:
 def outputs(schedule: Schedule) -> list[BufferId]:
     """The buffers that the schedule fills and its outputs stand on, in order, each once."""
     written = {ident for item in schedule.items for ident in item.outputs}
-    bases = (_base(replacement) for replacement in schedule.becomes)
-    return list(dict.fromkeys(b for b in bases if b is not None and b in written))
+    return list(dict.fromkeys(base for base in _bases(schedule) if base in written))
 
 
 def plan_memory(schedule: Schedule) -> MemoryPlan:
@@ -168,8 +164,8 @@ def make_exec_units(schedule: Schedule, memory: MemoryPlan) -> Program:
     written = {ident for item in schedule.items for ident in item.outputs}
     made = tuple(outputs(schedule))
     kept = set(made)
-    bases = [b for b in map(_base, schedule.becomes) if b is not None]  # an output may be an input as it is
-    places = {ident: place for place, ident in enumerate(dict.fromkeys([*ranges, *bases]))}
+    # an output may be an input as it is
+    places = {ident: place for place, ident in enumerate(dict.fromkeys([*ranges, *_bases(schedule)]))}
 
     by_label = {ident.label: ident for ident in places}
     planned = tuple((places[by_label[b.name]], by_label[b.name], b.offset) for b in memory.buffers if b.offset is not None)

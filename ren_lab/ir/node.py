@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ren_lab.ir.op import BufferId, Const, DType, LimbSelect, Op
-from ren_lab.ring import Domain, RingSpec
+from ren_lab.ring import Domain, RingSpec, without
 
 Origin = tuple[str, int]  # the user's file and line
 
@@ -212,8 +212,7 @@ def _to_ring(src: tuple[Node, ...], arg: RingSpec) -> _Type:
 
 
 def _rescale(src: tuple[Node, ...], arg: tuple[int, ...]) -> _Type:
-    assert src[0].ring is not None
-    return src[0].ring.without(arg), src[0].domain, src[0].device
+    return without(src[0].ring, arg), src[0].domain, src[0].device
 
 
 def _permute(src: tuple[Node, ...], arg: Any) -> _Type:

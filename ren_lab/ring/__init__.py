@@ -22,7 +22,7 @@ from ren_lab.ring.constants import (
 from ren_lab.ring.draws import MAX_SIGMA, check_interval, check_sigma, check_weight
 from ren_lab.ring.lifting import Conversion, conversion, convert_scalar
 from ren_lab.ring.primes import MAX_DEGREE, MAX_MODULUS, find_primes, is_prime, primitive_root
-from ren_lab.ring.spec import Domain, RingSpec, residues, tables
+from ren_lab.ring.spec import Domain, RingSpec, residues, tables, without
 
 __all__ = [
     "MAX_DEGREE",
@@ -50,4 +50,5 @@ __all__ = [
     "root_powers",
     "tables",
     "to_montgomery",
+    "without",
 ]

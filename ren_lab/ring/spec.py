@@ -129,11 +129,12 @@ class RingSpec:
                 f"moduli is {moduli!r} of type {type(moduli).__name__}, but it must be a sequence of integers;"
                 " write (p,) for a single modulus"
             )
-        return _without(self, tuple([integer(p, "a modulus") for p in moduli]))
+        return without(self, tuple([integer(p, "a modulus") for p in moduli]))
 
 
 @lru_cache(maxsize=1024)
-def _without(ring: RingSpec, dropped: tuple[int, ...]) -> RingSpec:
+def without(ring: RingSpec, dropped: tuple[int, ...]) -> RingSpec:
+    """`ring.without(dropped)` of a tuple of integers."""
     for i, p in enumerate(dropped):
         if p not in ring.moduli:
             raise ValueError(f"modulus {p} cannot be dropped: it is not a modulus of {ring!r}; choose among {ring.moduli}")

@@ -5,8 +5,11 @@ of the schedule cache.
 """
 
 from dataclasses import replace
+from functools import lru_cache
 
-from ren_lab.ir import Node, Op, buffer
+from ren_lab.ir import BufferId, Node, Op, buffer
+
+_BUFFER, _RANDOM = Op.BUFFER, Op.RANDOM  # this is the way to the schedule cache, and Python 3.11 finds them slowly
 
 
 def canonical(graph: Node) -> tuple[Node, dict[Node, Node]]:
@@ -19,12 +22,18 @@ def canonical(graph: Node) -> tuple[Node, dict[Node, Node]]:
     done: dict[Node, Node] = {}
     buffers = draws = 0
     for node in graph.toposort():
-        if node.op is Op.BUFFER:
-            done[node] = buffer(node.arg._replace(label=f"in{buffers}"))
+        if node.op is _BUFFER:
+            _, device, shape, pinned = node.arg
+            done[node] = _input(buffers, device, shape, pinned)
             buffers += 1
-        elif node.op is Op.RANDOM:
-            done[node] = Node(Op.RANDOM, node.dtype, (), replace(node.arg, label=f"draw{draws}"))
+        elif node.op is _RANDOM:
+            done[node] = Node(_RANDOM, node.dtype, (), replace(node.arg, label=f"draw{draws}"))
             draws += 1
         else:
             done[node] = node.with_src(tuple([done[s] for s in node.src]))
     return done[graph], done
+
+
+@lru_cache(maxsize=1024)
+def _input(number: int, device: str, shape: tuple[int, int], pinned: bool) -> Node:
+    return buffer(BufferId(f"in{number}", device, shape, pinned))

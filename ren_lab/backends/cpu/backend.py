@@ -11,7 +11,7 @@ import numpy as np
 from ren_lab.backends.base import Backend, Runner
 from ren_lab.backends.cpu.compiler import find_compiler
 from ren_lab.backends.cpu.draw import DrawKernel, native_draw
-from ren_lab.backends.cpu.kernel import Kernel, Plan, aligned
+from ren_lab.backends.cpu.kernel import Kernel, Plan, aligned, block
 from ren_lab.backends.cpu.library import Library
 from ren_lab.backends.python.backend import PythonBackend
 from ren_lab.backends.python.interpreter import compile_kernel, source
@@ -80,6 +80,9 @@ class CpuBackend(PythonBackend):
 
     def allocate(self, shape: tuple[int, int]) -> np.ndarray:
         return aligned(shape)
+
+    def allocate_arena(self, nbytes: int) -> np.ndarray:
+        return block(nbytes, 256)
 
     def from_host(self, words: np.ndarray) -> np.ndarray:
         made = self.allocate(np.atleast_2d(words).shape)  # type: ignore[arg-type]

@@ -17,12 +17,16 @@ _from_buffer = ctypes.c_char.from_buffer
 ALIGNMENT = 64
 
 
+def block(nbytes: int, alignment: int) -> np.ndarray:
+    """uint8[nbytes], its content undefined, that begins at a multiple of `alignment`, a power of two."""
+    made = np.empty(nbytes + alignment, np.uint8)
+    skip = -address(made) % alignment
+    return made[skip : skip + nbytes]
+
+
 def aligned(shape: tuple[int, int]) -> np.ndarray:
     """uint32[shape], its content undefined, that begins at a cache line."""
-    nbytes = 4 * shape[0] * shape[1]
-    block = np.empty(nbytes + ALIGNMENT, np.uint8)
-    skip = -address(block) % ALIGNMENT
-    return block[skip : skip + nbytes].view(np.uint32).reshape(shape)
+    return block(4 * shape[0] * shape[1], ALIGNMENT).view(np.uint32).reshape(shape)
 
 
 def address(array: np.ndarray) -> int:

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Self
 
+from ren_lab.events import one_line
 from ren_lab.poly import Poly
 from ren_lab.schemes.ckks import noise
 from ren_lab.schemes.ckks.evaluation import Arithmetic, announce, check_keys
@@ -84,6 +85,7 @@ class Ciphertext(Arithmetic):
         )
 
 
+@one_line
 def encrypt(plaintext: Plaintext, *, secret: SecretKey | None = None) -> Ciphertext:
     """Encrypt under the active context's public key, or under a secret key, which leaves an error a little smaller yet.
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from ren_lab.events import OperationDone, emitter, place_name, user_line
+from ren_lab.events import OperationDone, emitter, one_line, place_name, user_line
 from ren_lab.poly import Poly
 from ren_lab.schemes.ckks import noise
 from ren_lab.schemes.ckks.keys import CKKSContext, context
@@ -155,6 +155,7 @@ class Arithmetic:
             return self._made("multiply_plain", ctx, a=self.a * 0, b=self.b * 0, factor=1, estimate=estimate)
         return self._made("multiply_plain", ctx, factor=factor, estimate=estimate)
 
+    @one_line
     def _rescaled(self, ctx: CKKSContext, factor: Poly | int, other: Estimate) -> Self:
         """The product with an encoded factor that takes in this factor and brings the scale to that below times the group."""
         here, below = ctx.params.levels[self.level], ctx.params.levels[self.level - 1]
@@ -163,6 +164,7 @@ class Arithmetic:
         estimate = Estimate.of(partial(noise.product, variance), self.estimate, other)
         return self._made("multiply_plain", ctx, a=a, b=b, level=below.index, scale=below.scale, factor=1, estimate=estimate)
 
+    @one_line
     def _product(self, ctx: CKKSContext, other: "Arithmetic") -> Self:
         """Multiply, relinearize, divide by special primes and group."""
         params = ctx.params
@@ -185,6 +187,7 @@ class Arithmetic:
 
     # automorphisms
 
+    @one_line
     def rotate(self, k: int) -> Self:
         """Slot j of the result is slot j + k; `k` is any integer, counted modulo n/2.
 
@@ -204,6 +207,7 @@ class Arithmetic:
         b, a = self._switched(ctx, ctx.rotation_key(k))
         return self._made("rotate", ctx, b=b.rotate(k), a=a.rotate(k), estimate=self._moved_estimate(ctx))
 
+    @one_line
     def conjugate(self) -> Self:
         """The complex conjugate of every slot; errors as for `rotate`."""
         ctx = context()
@@ -259,6 +263,7 @@ class Arithmetic:
             raise ValueError(f"the level is {level!r}; a ciphertext at level {self.level} can go to levels 0 to {self.level}")
         return self._at(ctx, int(level), "change of level")
 
+    @one_line
     def _at(self, ctx: CKKSContext, level: int, what: str) -> Self:
         """The same values at a level, at its nominal scale."""
         levels = ctx.params.levels

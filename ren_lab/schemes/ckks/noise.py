@@ -177,9 +177,7 @@ def encryption_variance(params: CKKSParams) -> float:
 
 def switching_variance(params: CKKSParams, level: int) -> float:
     """Of key switching, divided by the special primes but not rounded: sum over digits D of n * sigma^2 * D^2/12 / P^2."""
-    p = math.prod(params.special)
-    digits = sum((math.prod(d) / p) ** 2 for d in params.digit_moduli(level))
-    return params.n * ERROR_SIGMA**2 * digits / 12
+    return params.n * ERROR_SIGMA**2 * params.digit_ratios[level] / 12
 
 
 def slot_variance(params: CKKSParams, coefficient_variance: float, scale: float) -> float:

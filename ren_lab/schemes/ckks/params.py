@@ -178,6 +178,12 @@ class CKKSParams:
     def _digit_rings(self) -> tuple[tuple[RingSpec, ...], ...]:
         return tuple(tuple(RingSpec(self.n, d) for d in self.digit_moduli(level.index)) for level in self.levels)
 
+    @cached_property
+    def digit_ratios(self) -> tuple[float, ...]:
+        """For each level the sum of (D/P)^2, with D the products of its digits and P that of the special primes."""
+        p = math.prod(self.special)
+        return tuple(sum((math.prod(d) / p) ** 2 for d in self.digit_moduli(level.index)) for level in self.levels)
+
     def digit_rings(self, level: int) -> tuple[RingSpec, ...]:
         """The rings of `digit_moduli`."""
         return self._digit_rings[level]
