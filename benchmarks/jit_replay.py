@@ -13,6 +13,7 @@ import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
+from peers.own import overhead
 
 import ren_lab as ren
 from ren_lab.backends import backend
@@ -79,46 +80,29 @@ def replay_against_kernels() -> None:
 
 
 def beyond_the_native_call() -> None:
-    """What Python adds to the native call of a replay: guard, binding, results and their release."""
-    try:
-        support = backend("cpu").library.support  # type: ignore[attr-defined]
-    except ren.DeviceUnavailable as error:
-        print(f"\nno native calls: {error}")
+    """What Python adds to the native call of a replay: recognizing the call, binding, and making the results."""
+    if not any(device.name == "cpu" and device.available for device in ren.devices()):
+        print("\nthere is no C compiler, so replays make no native call")
         return
-    native, spent = support.run_plan, [0.0]
-
-    def timed(*arguments: object) -> None:
-        start = time.perf_counter()
-        native(*arguments)
-        spent[0] = time.perf_counter() - start
-
     ring = RingSpec(2**10, find_primes(2**10, 30, 3))
     rng = np.random.default_rng(1)
     x, y = (Poly(rng.integers(0, 2**60, 2**10), ring, device="cpu").ntt().realize() for _ in range(2))
     product = ren.jit(lambda x, y: (x * y).rotate(1) + x)
     nowhere = contextlib.nullcontext()
-    calls = [("product and rotation of polynomials, n=2^10 x 3 limbs", nowhere, functools.partial(product, x, y))]
-    for params in (CKKSParams.python_test(), CKKSParams.default()):
+    calls = [("product and rotation of polynomials, n=2^10 x 3 limbs", nowhere, functools.partial(product, x, y), 2000)]
+    for params, count in ((CKKSParams.python_test(), 2000), (CKKSParams.default(), 60)):
         with keygen(params, device="cpu") as ctx:
             c = encrypt(encode(rng.uniform(-1, 1, params.slot_count))).realize()
         steps = ren.jit(lambda c, depth=params.depth: functools.reduce(lambda c, _: 2 * c * c - 1, range(depth), c))
         name = f"{params.depth} steps on a ciphertext, n=2^{params.n.bit_length() - 1}"
-        calls.append((name, ctx, functools.partial(steps, c)))
-    print("\nbeyond the native call, in us: median [quartiles]; and the call itself")
-    support.run_plan = timed
-    try:
-        for name, where, call in calls:
-            beyond, inside = [], []
-            with where:
-                for _ in range(3):
-                    call()
-                for _ in range(2000 if spent[0] < 0.01 else 60):
-                    beyond.append(_seconds(call) - spent[0])
-                    inside.append(spent[0])
-            low, middle, high = (q * 1e6 for q in statistics.quantiles(beyond, n=4))
-            print(f"  {name:56} {middle:6.0f} [{low:.0f}, {high:.0f}]   {statistics.median(inside) * 1e6:8.0f}")
-    finally:
-        support.run_plan = native
+        calls.append((name, ctx, functools.partial(steps, c), count))
+    print("\nbeyond the native call, minimum/median in us, and the call itself")
+    for name, where, call, count in calls:
+        with where:
+            call()
+            found = overhead(call, count)
+        least, median = found["beyond"]
+        print(f"  {name:56} {least * 1e6:5.0f}/{median * 1e6:.0f}   {found['native'] * 1e6:8.0f}")
 
 
 def chain() -> None:
