@@ -7,7 +7,6 @@ function is not entered.
 
 import dataclasses
 import functools
-import inspect
 import itertools
 import threading
 from collections import OrderedDict
@@ -28,6 +27,7 @@ from ren_lab.engine import (
 )
 from ren_lab.engine.replay import Replay
 from ren_lab.events import CompileEnded, CompileStarted, Emit, JitCalled, emitter, hook
+from ren_lab.functions import refuse_pieces
 from ren_lab.ir import BufferId, DType, Node, Op, buffer, is_const, storage
 from ren_lab.jit_guard import Guard
 from ren_lab.jit_key import Call, Contents, Key, register_key, same_scalars, take_apart
@@ -424,19 +424,7 @@ def jit(
         return functools.partial(jit, prune=prune, max_plans=max_plans, reuse_outputs=reuse_outputs)
     if not callable(fn):
         raise TypeError(f"ren.jit takes a function, not {fn!r} of type {type(fn).__name__}")
-    plain = fn
-    while isinstance(plain, functools.partial):
-        plain = plain.func
-    for refused, what in (
-        (inspect.iscoroutinefunction, "a coroutine function"),
-        (inspect.isasyncgenfunction, "an asynchronous generator function"),
-        (inspect.isgeneratorfunction, "a generator function"),
-    ):
-        if refused(plain):
-            raise TypeError(
-                f"ren.jit: {_name(fn)} is {what}, whose body does not run in one piece; "
-                "give a plain function that returns its results"
-            )
+    refuse_pieces(fn, f"ren.jit: {_name(fn)}", "give a plain function that returns its results")
     if type(max_plans) is not int:
         raise TypeError(f"max_plans is {max_plans!r} of type {type(max_plans).__name__}; give an int of at least 1")
     if max_plans < 1:

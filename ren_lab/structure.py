@@ -90,6 +90,7 @@ class Attribute(NamedTuple):
     name: str
 
 
+MAX_DEPTH = 200
 _ABSENT = object()  # a field that was never set
 
 
@@ -143,7 +144,7 @@ def flatten(value: Any, path: str, leaves: list[tuple[str, Any]]) -> Shape | Lea
     """Append the leaves of a value to `leaves`, each with its path, and return the shape around them.
 
     Raises:
-        ValueError: a container holds itself.
+        ValueError: a container holds itself, or more than `MAX_DEPTH` lie inside one another.
     """
     return _flatten(value, path, leaves, [])
 
@@ -155,6 +156,8 @@ def _flatten(value: Any, path: str, leaves: list[tuple[str, Any]], inside: list[
         return Leaf(path)
     if id(value) in inside:
         raise ValueError(f"the container at {path} holds itself; ren.jit walks finite structures only")
+    if len(inside) == MAX_DEPTH:
+        raise ValueError(f"containers are nested more than {MAX_DEPTH} deep, at {path[:80]}…; hand over flatter ones to ren.jit")
     names, values, step = found
     inside.append(id(value))
     parts = tuple(_flatten(v, path + step(n), leaves, inside) for n, v in zip(names, values, strict=True))

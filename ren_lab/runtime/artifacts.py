@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ren_lab.functions import code_of
 from ren_lab.runtime.config import RunConfig
-from ren_lab.runtime.sites import code_of
 from ren_lab.runtime.tasks import kernel_name
 
 SCOPE_STATS = Path("dfx_outputs") / "scope_stats" / "scope_stats.jsonl"
@@ -20,10 +20,13 @@ def work_folder(config: RunConfig) -> Path | None:
     """The folder for the artifacts of one run, made if need be; None where none are asked for."""
     if not config.wants_artifacts:
         return None
+    try:
+        (config.work_path or RUNS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        error.add_note(f"no artifacts can be written to {config.work_path or RUNS}; give RunConfig a work_dir that can be made")
+        raise
     if config.work_path is not None:
-        config.work_path.mkdir(parents=True, exist_ok=True)
         return config.work_path
-    RUNS.mkdir(exist_ok=True)
     number = len(os.listdir(RUNS)) + 1
     while True:
         folder = RUNS / f"run-{number:04d}"

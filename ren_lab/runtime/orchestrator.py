@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ren_lab.functions import refuse_pieces
 from ren_lab.runtime.arguments import Output, check_sequence, checked_options, flat_ids
 from ren_lab.runtime.artifacts import KernelSaver
 from ren_lab.runtime.config import MAX_SCOPE_DEPTH, RING_COUNT
@@ -151,6 +152,11 @@ class Orchestrator:
         self._executor.settle()
 
     def _leave(self, scope: Scope, by_error: bool) -> None:
+        if scope is not self._current:
+            raise RuntimeError(
+                f"the scope at {scope.site} is left, but it is not the innermost open one; leave scopes in reverse order, each "
+                "once, as `with` does"
+            )
         with self._executor.lock:
             if not by_error:
                 self._executor.charge_scope()
@@ -208,6 +214,7 @@ class Orchestrator:
             self._check_caller("submit")
         if not callable(fn):
             raise TypeError(f"the kernel is a {type(fn).__name__}; give a function of the arrays")
+        refuse_pieces(fn, "the kernel", "give a plain function of the arrays")
         if cost is not None or kind is not None or blocks is not None:
             cost, kind, blocks = checked_options(cost, kind, blocks)
         reads: Arguments = {}

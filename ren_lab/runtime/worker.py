@@ -8,6 +8,7 @@ from types import CodeType
 from typing import Any
 
 from ren_lab.events import emitter
+from ren_lab.functions import code_of, refuse_pieces
 from ren_lab.runtime.artifacts import SCOPE_STATS, KernelSaver, work_folder
 from ren_lab.runtime.config import RunConfig, timeout_ns
 from ren_lab.runtime.core import Core
@@ -17,7 +18,6 @@ from ren_lab.runtime.orchestrator import Executor, Orchestrator
 from ren_lab.runtime.platforms import PLATFORMS
 from ren_lab.runtime.scopes import ScopeMode
 from ren_lab.runtime.simulator import CostModel, Simulator
-from ren_lab.runtime.sites import code_of
 from ren_lab.runtime.statistics import ScopeStatsWriter
 from ren_lab.runtime.threads import ThreadExecutor
 from ren_lab.runtime.timeline import Recorder, RingTotals, RunReport
@@ -90,6 +90,7 @@ class Worker:
 
         Raises:
             RuntimeError: the worker is closed, or is running a program already.
+            TypeError: the program is no function, or a generator or a coroutine function.
             RingCapacityError, StalledRunError: see `Orchestrator.submit`.
             TaskError: kernels raised; everything that did not depend on them has run. It carries `report`.
             BaseException: whatever the program raises; tasks that have not started are dropped.
@@ -99,6 +100,7 @@ class Worker:
             raise RuntimeError("this Worker is running a program; use another Worker for a run inside a run")
         if not callable(program):
             raise TypeError(f"the program is a {type(program).__name__}; give a function of the orchestrator")
+        refuse_pieces(program, "the program", "give a plain function that submits its tasks")
         self._running = True
         try:
             return self._run(program, root, _root_site(program) if site is None else (site, 0), timeline)

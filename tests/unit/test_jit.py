@@ -408,3 +408,23 @@ def test_arguments_whose_paths_read_alike_are_two() -> None:
     shared = p(5)
     assert head(weighted(dict.fromkeys(keys, shared), dict(zip(keys, (10, 100), strict=True)))) == 550
     assert len(weighted.plans) == 3
+
+
+def test_nesting_has_a_depth_that_is_told() -> None:
+    def nested(depth: int) -> list:
+        value = [p(1)]
+        for _ in range(depth - 1):
+            value = [value]
+        return value
+
+    def inner(value):
+        while isinstance(value, list):
+            (value,) = value
+        return value + 1
+
+    step = ren.jit(inner)
+    assert head(step(nested(200))) == head(step(nested(200))) == 2 and step.plans[0].hits == 1
+    with pytest.raises(ValueError, match="nested more than 200 deep.*flatter"):
+        step(nested(2000))
+    with pytest.raises(ValueError, match="nested more than 200 deep"):
+        ren.jit(lambda x: nested(300))(p(1))

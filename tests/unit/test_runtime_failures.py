@@ -1,5 +1,6 @@
 """Kernels that raise or block, programs that break off, and workers that are closed."""
 
+import functools
 import os
 import signal
 import threading
@@ -370,6 +371,54 @@ def test_what_is_no_program_or_config_is_refused():
         worker.run(None)
     with pytest.raises(TypeError, match="RunConfig"):
         Worker({"platform": "cpu"})
+
+
+async def later(*arrays):
+    pass
+
+
+def pieces(*arrays):
+    yield
+
+
+class Later:
+    async def __call__(self, *arrays):
+        pass
+
+
+@pytest.mark.parametrize(
+    "fn, kind", [(later, "coroutine"), (pieces, "generator"), (Later(), "coroutine")], ids=["async", "yield", "object"]
+)
+def test_what_would_not_run_when_it_is_called_is_refused(fn, kind):
+    for made in (fn, functools.partial(fn, np.zeros(1))):
+        with pytest.raises(TypeError, match=f"the program is a {kind} function.*give a plain function that submits"):
+            go(made)
+        with pytest.raises(TypeError, match=f"the kernel is a {kind} function.*give a plain function of the arrays"):
+            go(lambda orch, made=made: orch.submit(made))
+
+
+def test_a_scope_is_left_once_and_before_those_around_it():
+    seen = []
+
+    def program(orch):
+        with orch.scope(name="outer") as outer:
+            inner = orch.scope(name="inner")
+            inner.__enter__()
+            with pytest.raises(RuntimeError, match="not the innermost open one; leave scopes in reverse order"):
+                outer.__exit__(None, None, None)
+            inner.__exit__(None, None, None)
+            with pytest.raises(RuntimeError, match="not the innermost open one"):
+                inner.__exit__(None, None, None)
+            seen.append(orch.submit(nothing))
+
+    assert go(program).completed == 1 and seen
+
+
+def test_a_work_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError) as caught:
+        go(lambda orch: None, work_dir=tmp_path / "file" / "run", enable_scope_stats=True)
+    assert "work_dir that can be made" in "".join(caught.value.__notes__)
 
 
 def test_a_scope_is_entered_where_it_is_made():
