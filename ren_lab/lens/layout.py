@@ -6,7 +6,7 @@ there is none, layers by longest path and barycentres give a plainer picture (K.
 visual understanding of hierarchical system structures", 1981).
 """
 
-import shlex
+import math
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,12 +38,18 @@ class Place:
     width: float
     height: float
 
-    def meets(self, other: "Place") -> bool:
-        """Whether two vertices overlap or all but touch."""
-        return (
-            abs(self.x - other.x) < (self.width + other.width) / 2 + _GAP_X / 2
-            and abs(self.y - other.y) < (self.height + other.height) / 2 + _GAP_Y / 3
-        )
+    def beside(self, others: Iterable["Place"]) -> "Place":
+        """The first place to the right, in steps of the gap, where the vertex neither overlaps nor all but touches another one."""
+        x, y, width, height = self.x, self.y, self.width, self.height
+        rivals = []
+        for other in others:
+            if abs(y - other.y) < (height + other.height) / 2 + _GAP_Y / 3:
+                away = (width + other.width) / 2 + _GAP_X / 2
+                rivals.append((other.x - away, other.x + away))
+        for left, right in sorted(rivals):
+            if left < x < right:
+                x += _GAP_X * math.ceil((right - x) / _GAP_X)
+        return Place(x, y, width, height)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +78,7 @@ class Layout:
             x = sum(p.x for p, _ in known) / len(known) if known else self.width / 2
             y = sum(p.y + side * (p.height + height) / 2 + side * _GAP_Y for p, side in known) / len(known) if known else 0.0
             spot = Place(max(x, width / 2 + _PAD), max(y, height / 2 + _PAD), width, height)
-            while any(spot.meets(other) for other in taken):
-                spot = Place(spot.x + _GAP_X, spot.y, width, height)
+            spot = spot.beside(taken)
             places[vertex.key] = spot
             taken.append(spot)
         right = max(p.x + p.width / 2 for p in places.values()) + _PAD
@@ -195,7 +200,7 @@ def _read_plain(text: str, sizes: Mapping[str, tuple[float, float]]) -> Layout:
         return round(float(x) * 72 + _PAD, 1), round(height - float(y) * 72 + _PAD, 1)
 
     for line in text.replace("\\\n", "").splitlines():
-        kind, *words = shlex.split(line) or [""]
+        kind, *words = line.split() or [""]  # names are numbers, and what can be quoted comes behind all that is read here
         if kind == "graph":
             width, height = float(words[1]) * 72, float(words[2]) * 72
         elif kind == "node":
