@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ren_lab.engine.storage import new_buffer, storage_of
 from ren_lab.engine.units import Program, make_exec_units, plan_memory, run_at_once, run_exec_units, runs_at_once
 from ren_lab.events import CompileEnded, CompileStarted, Emit, emitter
-from ren_lab.ir import DType, Node, Op, buffer
+from ren_lab.ir import DType, Node, Op, attach, buffer, is_settled, substitute
 from ren_lab.options import Options
 from ren_lab.schedule import canonical, schedule
 from ren_lab.schedule.build_becomes_map import base_of, over
@@ -63,8 +63,12 @@ def sink_of(roots: Sequence[Node]) -> Node:
     A draw happens once: what it gave must stay for whoever uses the same node later, so it is an output as well.
     """
     sink = Node(Op.SINK, DType.VOID, tuple(dict.fromkeys(roots)))
-    draws = [n for n in sink.toposort() if n.op is Op.AS_RING and n.src[0].op is Op.RANDOM]
+    draws = _draws_below(sink)
     return Node(Op.SINK, DType.VOID, tuple(dict.fromkeys((*sink.src, *draws)))) if draws else sink
+
+
+def _draws_below(node: Node) -> list[Node]:
+    return [n for n in node.toposort() if n.op is Op.AS_RING and n.src[0].op is Op.RANDOM]
 
 
 def compile_sink(sink: Node, options: Options, emit: Emit | None = None) -> tuple[Program, Mapping[Node, Node]]:
@@ -111,18 +115,70 @@ def realize_nodes(roots: Sequence[Node], options: Options) -> dict[Node, Node]:
         what each of them, and each random draw below them, became: a constant, a buffer, or a window of a buffer.
         Nothing is changed until everything has been computed.
     """
-    emit = emitter()
     sink = Node(Op.SINK, DType.VOID, tuple(dict.fromkeys(roots)))
     graph, names = canonical(sink)
-    is_buffer, is_random = Op.BUFFER, Op.RANDOM
+    is_random = Op.RANDOM
     if any(node.op is is_random for node in names):
-        sink = sink_of(roots)
-        graph, names = canonical(sink)
+        return _realize_drawing(sink, options)
+    return _realized(sink, graph, names, options)
+
+
+class _Claim:
+    """Somebody draws, or has drawn: `became` is what holds the draw then, and stays None if that failed."""
+
+    __slots__ = ("over", "became")
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self.became: Node | None = None
+
+
+_claiming = threading.Lock()
+
+
+def _realize_drawing(sink: Node, options: Options) -> dict[Node, Node]:
+    """As `realize_nodes`, for graphs with random draws.
+
+    A thread may still hold a graph over a draw that another one realizes meanwhile. So a draw keeps, in the `data` of its RANDOM,
+    who draws it and what it became. Who waits for others has claimed nothing yet.
+    """
+    roots = {root: root for root in sink.src}  # each root, and the same over the draws that have happened
+    while True:
+        lazy = [node for node in roots.values() if not is_settled(node)]
+        sink = sink_of(lazy)
+        draws = _draws_below(sink)
+        with _claiming:
+            known = {draw: draw.src[0].data for draw in draws if draw.src[0].data is not None}
+            claims = {} if known else {draw: _Claim() for draw in draws}
+            for draw, claim in claims.items():
+                attach(draw.src[0], claim)
+        if not known:
+            break
+        for claim in known.values():
+            claim.over.wait()
+        drawn = {draw: claim.became for draw, claim in known.items() if claim.became is not None}
+        roots = {root: substitute(node, drawn) for root, node in roots.items()}
+    try:
+        became = _realized(sink, *canonical(sink), options) if lazy else {}
+        for draw, claim in claims.items():
+            claim.became = became[draw]
+    finally:
+        for draw, claim in claims.items():
+            if claim.became is None:
+                attach(draw.src[0], None)
+            claim.over.set()
+    return became | {root: became.get(node, node) for root, node in roots.items()}
+
+
+def _realized(sink: Node, graph: Node, names: Mapping[Node, Node], options: Options) -> dict[Node, Node]:
+    """What the outputs of a SINK became, given its canonical graph."""
+    emit = emitter()
     program = _compiled(graph, names, options, emit)
 
     buffers: dict[Node, Node] = {}  # canonical BUFFER -> the caller's, or the new one
     at_once = emit is None and runs_at_once(program)
     frame = program.frame(windows=not at_once)
+    is_buffer = Op.BUFFER
     by_ident = {named.arg: node for node, named in names.items() if node.op is is_buffer}
     for ident in program.inputs:
         node = by_ident[ident]

@@ -62,7 +62,7 @@ class Node(_Fields):
         device: where it is computed, or None if that is left to its user.
         origins: the user's source lines that built it, every one of a merged node; not part of its identity.
         users: weak references to what `watch` was told uses it; not part of its identity either.
-        data: the storage that a BUFFER stands for, as the engine `attach`es it; not part of its identity.
+        data: what the engine `attach`ed: the storage that a BUFFER stands for, or what a RANDOM gave; not part of its identity.
     """
 
     __slots__ = ()
@@ -324,7 +324,7 @@ def is_settled(node: Node) -> bool:
 
 
 def attach(node: Node, data: Any) -> None:
-    """Let a BUFFER node keep its storage, whatever that is to the device: the storage lives as long as the node."""
+    """Let a node keep what the engine knows of it; that lives as long as the node."""
     object.__setattr__(node, "data", data)
 
 
