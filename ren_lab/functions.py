@@ -1,7 +1,9 @@
-"""What can be said of a function without calling it."""
+"""Small helps around functions and locks, for all layers."""
 
+import functools
 import inspect
-from types import CodeType
+import os
+from types import CodeType, MethodType
 from typing import Any
 
 _PIECES = {
@@ -18,9 +20,9 @@ def code_of(function: Any) -> CodeType | None:
         code = getattr(function, "__code__", None)
         if isinstance(code, CodeType):
             return code
-        if hasattr(function, "__func__"):
+        if isinstance(function, MethodType):
             function = function.__func__
-        elif hasattr(function, "func"):
+        elif isinstance(function, functools.partial):
             function = function.func
         else:  # an object whose class is callable; the slots of built-in classes have no code
             function = getattr(function, "__call__", None)  # noqa: B004
@@ -33,3 +35,9 @@ def refuse_pieces(function: Any, what: str, remedy: str) -> None:
     if code is not None and code.co_flags & _ANY_PIECES:
         kind = next(kind for flag, kind in _PIECES.items() if code.co_flags & flag)
         raise TypeError(f"{what} is {kind}, whose body does not run in one piece; {remedy}")
+
+
+def keep_over_fork(lock: Any) -> None:
+    """Let no child be forked while another thread holds the lock: nobody would ever release the child's copy."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)

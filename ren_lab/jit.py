@@ -219,7 +219,8 @@ class Jit:
             return self._replay(known, call.contents, emit)
         plan = self._capture(call, options, emit, why)
         result = plan.run(call.contents, emit)
-        self._used(plan)
+        with self._lock:
+            self._keep(plan)
         return result
 
     def _replay(self, plan: Plan, contents: Contents, emit: Emit | None) -> Any:
@@ -232,15 +233,20 @@ class Jit:
         return plan.run(contents, emit)
 
     def _used(self, plan: Plan) -> None:
-        """Let a plan be the one that is kept longest and tried first."""
+        """Let a plan be the one that is kept longest and tried first, if it is still kept."""
         if self._tried_first and self._tried_first[0] is plan:
             return
         with self._lock:
-            self._plans[plan.key] = plan
-            self._plans.move_to_end(plan.key)
-            while len(self._plans) > self.max_plans:
-                self._plans.popitem(last=False)
-            self._tried_first = tuple(itertools.islice(reversed(self._plans.values()), _GUARDS_TRIED))
+            if self._plans.get(plan.key) is plan:
+                self._keep(plan)
+
+    def _keep(self, plan: Plan) -> None:
+        """Keep a plan, as the last one used; the caller holds the lock."""
+        self._plans[plan.key] = plan
+        self._plans.move_to_end(plan.key)
+        while len(self._plans) > self.max_plans:
+            self._plans.popitem(last=False)
+        self._tried_first = tuple(itertools.islice(reversed(self._plans.values()), _GUARDS_TRIED))
 
     def _why(self, key: Key) -> str:
         nearest = min((key.differences(known) for known in self._plans), key=len, default=None)
@@ -301,7 +307,7 @@ class Jit:
             program = _prune(program, {node.arg for node in arguments}, held)
             if emit is not None:
                 emit(CompileEnded(program, 0.0))
-        constants = {named.arg: storage_of(node) for named, node in held.items()}
+        constants = {named.arg: node for named, node in held.items()}
         replay = Replay(program, [node.arg for node in arguments], constants, self.reuse_outputs)
         becomes = dict(zip(computed, program.schedule.becomes, strict=True))
         outputs = {buffer(ident): number for number, ident in enumerate(program.outputs)}

@@ -113,25 +113,30 @@ def _companion(kind: type) -> Check:
 def _value(leaf: Any, known: Any) -> Check:
     """`known` is what the key says of a leaf inside a container, and None for a top-level scalar, which is frozen with its plan."""
     kind = type(leaf)
-    if isinstance(leaf, float | complex | np.generic):  # 0.0 == -0.0, and nan is no nan
-        text = repr(leaf)
-        return lambda value, found: value is leaf or type(value) is kind and repr(value) == text
+    if kind in (float, complex) or isinstance(leaf, np.number | np.bool_):
+        text = repr(leaf)  # 0.0 == -0.0
+        return lambda value, found: value is leaf or type(value) is kind and value == leaf and repr(value) == text
     if kind in (int, bool, str, bytes, type(None)):
         return lambda value, found: value is leaf or type(value) is kind and value == leaf
-    if known is not None and isinstance(known[1], ById):
-        return lambda value, found: known[1].stands_for(value)
-    if known is None or known[1] is leaf:
+    if known is None:
         return lambda value, found: value is leaf
-    raise _Unguarded
+    if isinstance(known[1], ById):
+        return lambda value, found: known[1].stands_for(value)
+    if known[1] is not leaf:
+        raise _Unguarded
+    hashed = hash(leaf)  # of an object that can change, and then is another key
+    return lambda value, found: value is leaf and hash(value) == hashed
 
 
 def _container(shape: Shape, checks: tuple[Check, ...]) -> Check:
     kind: Any = shape.kind
     names = shape.names
-    if kind is dict:
+    if kind is dict and all(type(name) is str for name in names):  # other keys may be equal and yet different: 1 and True
 
         def mapping(value: Any, found: Contents) -> bool:
-            return type(value) is dict and tuple(value) == names and _all(checks, value.values(), found)
+            if type(value) is not dict or tuple(value) != names or any(type(name) is not str for name in value):
+                return False
+            return _all(checks, value.values(), found)
 
         return mapping
     has_dict = hasattr(shape.original, "__dict__")

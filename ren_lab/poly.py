@@ -16,6 +16,7 @@ from ren_lab.backends import backend, default_device, device_name
 from ren_lab.backends.python import arith
 from ren_lab.engine import capture, host_words, new_buffer, realize_nodes
 from ren_lab.events import hook, user_line
+from ren_lab.functions import keep_over_fork
 from ren_lab.ir import DType, Node, Op, Random, const, is_const, is_settled, rebuilt, stamp, storage, watch
 from ren_lab.options import current as current_options
 from ren_lab.ring import Domain, RingSpec, check_interval, check_sigma, check_weight
@@ -320,6 +321,7 @@ class Poly:
 
 
 _becoming = threading.Lock()  # one thread at a time points polynomials at results
+keep_over_fork(_becoming)
 
 
 def _watch(poly: Poly, node: Node) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ren_lab.engine.storage import new_buffer, storage_of
 from ren_lab.engine.units import Program, make_exec_units, plan_memory, run_at_once, run_exec_units, runs_at_once
 from ren_lab.events import CompileEnded, CompileStarted, Emit, emitter
+from ren_lab.functions import keep_over_fork
 from ren_lab.ir import DType, Node, Op, attach, buffer, is_settled, substitute
 from ren_lab.options import Options
 from ren_lab.schedule import canonical, schedule
@@ -17,6 +18,7 @@ from ren_lab.schedule.build_becomes_map import base_of, over
 
 _cache: "OrderedDict[tuple[Node, tuple[object, ...]], Program]" = OrderedDict()
 _lock = threading.Lock()
+keep_over_fork(_lock)
 
 
 _compiling = 0  # how many threads are inside `_collections_paused`
@@ -134,6 +136,7 @@ class _Claim:
 
 
 _claiming = threading.Lock()
+keep_over_fork(_claiming)
 
 
 def _realize_drawing(sink: Node, options: Options) -> dict[Node, Node]:

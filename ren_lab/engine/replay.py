@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ren_lab.backends import backend
-from ren_lab.engine.storage import new_buffer
+from ren_lab.engine.storage import new_buffer, storage_of
 from ren_lab.engine.units import ExecUnit, Program, run_exec_units
 from ren_lab.events import Emit
 from ren_lab.ir import BufferId, Node
@@ -25,7 +25,7 @@ _KEPT_OUTPUTS = 4
 class _Workspace:
     """One program's memory, and its calls bound to it: `run` does them."""
 
-    __slots__ = ("frame", "calls", "late", "bound", "run")
+    __slots__ = ("frame", "calls", "late", "bound", "at_once")
 
     def __init__(self, program: Program, constants: Mapping[int, Any], bound: frozenset[int]) -> None:
         frame = program.frame()
@@ -35,10 +35,10 @@ class _Workspace:
             if frame[place] is None and place not in bound:
                 frame[place] = backend(ident.device).allocate(ident.shape)
         self.frame = frame
+        self.at_once: Callable[[], None] | None = None
         if program.runner is not None:
-            self.run: Callable[[], None] = program.runner.bind(frame, bound)
+            self.at_once = program.runner.bind(frame, bound)
             return
-        self.run = self._run_flat
         self.bound = tuple(bound)
         self.calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         self.late: list[tuple[int, Callable[..., Any], tuple[int, ...]]] = []
@@ -64,7 +64,10 @@ class _Workspace:
         else:
             self.frame[view] = unit.call(self.frame[base])
 
-    def _run_flat(self) -> None:
+    def run(self) -> None:
+        if self.at_once is not None:
+            self.at_once()
+            return
         frame, calls = self.frame, self.calls
         for index, call, slots in self.late:
             calls[index] = (call, tuple([frame[s] for s in slots]))
@@ -116,17 +119,19 @@ class Replay:
     Args:
         program: what to run.
         inputs: the buffers that each run binds, in order.
-        constants: storage of the other buffers that no unit writes, by buffer.
+        constants: the BUFFER nodes that stand for the other buffers that no unit writes; they stay alive with it.
         reuse_outputs: fill the same output buffers at each run, whoever still holds them.
     """
 
     def __init__(
-        self, program: Program, inputs: Sequence[BufferId], constants: Mapping[BufferId, Any], reuse_outputs: bool = False
+        self, program: Program, inputs: Sequence[BufferId], constants: Mapping[BufferId, Node], reuse_outputs: bool = False
     ) -> None:
         self.program = program
         self.inputs = tuple(inputs)
         self.outputs = program.outputs
-        self._constants = {program.places[ident]: storage for ident, storage in constants.items() if ident in program.places}
+        held = {program.places[ident]: node for ident, node in constants.items() if ident in program.places}
+        self._held = tuple(held.values())  # whoever made them gives their storage to others once they are gone
+        self._constants = {place: storage_of(node) for place, node in held.items()}
         self._input_places = [program.places[ident] for ident in self.inputs]
         self._output_places = [program.places[ident] for ident in self.outputs]
         self._bound = frozenset([*self._input_places, *self._output_places])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ren_lab.functions import keep_over_fork
 from ren_lab.ir.op import BufferId, Const, DType, LimbSelect, Op
 from ren_lab.ring import Domain, RingSpec, without
 
@@ -80,17 +81,13 @@ class Node(_Fields):
         made.__class__ = Node
         entry = _Ref(made, _forget)
         entry.key = key
-        ref = _interned.setdefault(key, entry)
-        if ref is entry:
-            return made
-        with _lock:  # another thread was faster, or an entry has lost its node and is still there
-            ref = _interned.get(key)
-            if ref is not None:
-                if (found := ref()) is not None:
-                    return found
-                ref.key = None
-            _interned[key] = entry
-            return made
+        while True:
+            ref = _interned.setdefault(key, entry)
+            if ref is entry:
+                return made
+            if (found := ref()) is not None:  # another thread was faster
+                return found
+            _forget(ref)  # its node is gone, and the entry is about to go
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"Node is immutable; build a new one instead of setting {name!r}")
@@ -140,18 +137,21 @@ class _Ref(weakref.ref[Node]):
     """A weak reference that takes its entry out of the table when the node goes."""
 
     __slots__ = ("key",)
-    key: tuple[Any, ...] | None
+    key: tuple[Any, ...]
 
 
 def _forget(ref: Any) -> None:
+    key = ref.key
     with _lock:
-        if ref.key is not None:  # unless a new node of the same fields has taken the place
-            del _interned[ref.key]
+        if _interned.get(key) is ref:  # unless it has been taken out already, or was never in
+            del _interned[key]
 
 
 # A plain dict, since this is the inner loop of the compiler: a WeakValueDictionary takes twice as long.
 _interned: dict[tuple[Any, ...], _Ref] = {}
+# Entries are put in without a lock, by one step of the dictionary; they are taken out under this one.
 _lock = threading.RLock()  # reentrant: a collection inside may run finalizers that build nodes
+keep_over_fork(_lock)
 
 
 # What a node's ring, domain and device are, by operation. Sources are typed already, so nothing here walks the graph.

@@ -50,8 +50,26 @@ class Closed:
     b: Any
 
 
+class Short(float):
+    def __repr__(self) -> str:
+        return f"{float(self):.1f}s"
+
+
 class Unequal:
     """Compared by identity."""
+
+
+class Changing:
+    """Compared by a value that can change."""
+
+    def __init__(self, k: int) -> None:
+        self.k = k
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Changing) and other.k == self.k
+
+    def __hash__(self) -> int:
+        return self.k
 
 
 X, Y, Z = (Poly([i, i + 1], RING).realize() for i in range(3))
@@ -67,10 +85,18 @@ NAN, OBJECT = float("nan"), Unequal()
 STATIC = [
     0, 1, 2, True, False, 0.0, -0.0, 1.0, NAN, float("nan"), 1j, "a", b"a", None, Tag.ONE, MyInt(1), np.float32(1), np.int64(1),
     OBJECT, Unequal(), RING, RingSpec(8, (17, 97)), Domain.NTT, np.dtype("u4"), len, frozenset({1}), {1}, bytearray(b"a"),
-    np.arange(3), np.arange(3), 10**30, int("1" + "0" * 30),
+    np.arange(3), np.arange(3), Short(1.0), Short(1.01), Changing(1), Changing(1), np.void(b"ab"), 10**30, int("1" + "0" * 30),
 ]  # fmt: skip
 LEAVES = [*POLYS, *STATIC]
-CONTAINERS = [list, tuple, dict, Named, Open, Single, Closed, MyList, deque, OrderedDict]
+KEYS = {
+    "ints": (1, 2, 3),
+    "bools": (True, 2, 3),
+    "floats": (1.0, 2, 3),
+    "zero": (0.0, 2, 3),
+    "minus": (-0.0, 2, 3),
+    "tag": (Tag.ONE, 2, 3),
+}
+CONTAINERS = [*KEYS, list, tuple, dict, Named, Open, Single, Closed, MyList, deque, OrderedDict]
 
 leaf = st.one_of(st.integers(0, len(POLYS) - 1), st.integers(len(POLYS), len(LEAVES) - 1))
 tree = st.recursive(leaf, lambda t: st.tuples(st.sampled_from(CONTAINERS), st.lists(t, min_size=2, max_size=3)), max_leaves=6)
@@ -84,6 +110,8 @@ def made(spec: Any) -> Any:
     values = [made(part) for part in parts]
     if kind in (dict, OrderedDict):
         return kind(zip("abc", values))
+    if kind in KEYS:
+        return dict(zip(KEYS[kind], values))
     if kind in (Named, Open, Closed):
         return kind(*values[:2])
     return Single(values[0]) if kind is Single else kind(values)
@@ -202,3 +230,22 @@ def test_a_frozen_scalar_still_raises_when_it_changes(value: Any) -> None:
         f(X, "another")
     f(X, value)
     assert f.plans[0].hits == 2
+
+
+def test_an_object_that_changed_its_value_is_another_one() -> None:
+    thing = Changing(1)
+    guard = Guard(take_apart((X, thing), {}, current()))
+    assert guard.accepts((X, thing), {}, current()) is not None
+    thing.k = 3
+    assert guard.accepts((X, thing), {}, current()) is None
+    step = ren.jit(lambda x, t: x * t.k)
+    assert [step(X, thing).tolist()[1], setattr(thing, "k", 5), step(X, thing).tolist()[1]] == [3, None, 5]
+
+
+@pytest.mark.parametrize(
+    "first, second", [({1: X}, {True: X}), ({0.0: X}, {-0.0: X}), ({1: X}, {1.0: X}), ({Tag.ONE: X}, {1: X})], ids=repr
+)
+def test_keys_that_are_equal_and_yet_different_tell_calls_apart(first: Any, second: Any) -> None:
+    assert not check([first], [second], ())
+    named = ren.jit(lambda d: (next(iter(d.values())), [repr(k) for k in d]))
+    assert [named(first)[1], named(second)[1]] == [[repr(k) for k in first], [repr(k) for k in second]]

@@ -1,8 +1,12 @@
 """Nodes, their text form, and the rewriter."""
 
 import gc
+import os
 import pickle
+import random
+import sys
 import threading
+import time
 
 import pytest
 
@@ -247,3 +251,79 @@ def test_the_pipeline_leaves_no_concrete_buffer_in_a_kernel() -> None:
 
 def test_constants_of_indices_and_of_rings_do_not_meet() -> None:
     assert Node(Op.CONST, DType.INDEX, (), Const(3, "")) is not Node(Op.CONST, DType.U32, (), Const(3, ""))
+
+
+def test_who_comes_second_with_a_node_leaves_that_of_the_first_in_the_table(monkeypatch):
+    from ren_lab.ir import node as module
+
+    ident, won = BufferId("raced", "python", (1, 8)), []
+    typing = module._TYPING[Op.BUFFER]
+
+    def racing(src, arg):
+        if arg is ident and not won:  # as another thread would, between this one's look and its entry
+            won.append(1)
+            won.append(buffer(ident))
+        return typing(src, arg)
+
+    monkeypatch.setitem(module._TYPING, Op.BUFFER, racing)
+    assert buffer(ident) is won[1]
+    gc.collect()
+    assert buffer(ident) is won[1]
+
+
+def test_threads_that_make_and_drop_nodes_agree_on_them():
+    wrong = []
+
+    def work(seed):
+        rng = random.Random(seed)
+        for _ in range(3000):
+            ident = BufferId(f"shared{rng.randrange(6)}", "python", (1, 8))
+            a, b = buffer(ident), buffer(ident)
+            if a is not b:
+                wrong.append(ident)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_is_forked_while_another_thread_makes_nodes():
+    stop = threading.Event()
+
+    def work():
+        i = 0
+        while not stop.is_set():
+            buffer(BufferId(f"busy{i % 50}", "python", (1, 8)))
+            i += 1
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                made = [buffer(BufferId(f"child{i}", "python", (1, 8))) for i in range(50)]
+                del made
+                os._exit(0)
+            for _ in range(1000):
+                done, status = os.waitpid(child, os.WNOHANG)
+                if done:
+                    break
+                time.sleep(0.01)
+            else:
+                os.kill(child, 9)
+                os.waitpid(child, 0)
+                pytest.fail("the child hangs")
+            assert os.waitstatus_to_exitcode(status) == 0
+    finally:
+        stop.set()
+        thread.join()

@@ -428,3 +428,68 @@ def test_nesting_has_a_depth_that_is_told() -> None:
         step(nested(2000))
     with pytest.raises(ValueError, match="nested more than 200 deep"):
         ren.jit(lambda x: nested(300))(p(1))
+
+
+@pytest.mark.parametrize("device", [d.name for d in ren.devices() if d.available])
+@pytest.mark.parametrize("prune", [False, True])
+def test_what_a_plan_reaches_through_a_closure_stays_its_own(device: str, prune: bool) -> None:
+    def make(*c: int) -> Poly:
+        return Poly(list(c), RING, device).realize()
+
+    plus_one = ren.jit(lambda x: x + 1)
+    lazy = plus_one(make(1)) * 2
+    add = ren.jit(lambda x: x + lazy, prune=prune)
+    x = make(5)
+    assert head(add(x)) == 9
+    assert head(lazy) == 4  # what was made by `plus_one` is out of everybody's reach now but the plan's
+    gc.collect()
+    kept = [plus_one(make(50 + i)) for i in range(8)]
+    assert head(add(x)) == 9 and head(kept[0]) == 51
+
+
+def test_a_plan_that_is_cleared_while_it_serves_does_not_come_back() -> None:
+    step = ren.jit(lambda x: x + 1)
+    other = ren.jit(lambda x: x)
+    x, y = p(1), p(1, 1).ntt().realize()
+    step(x), step(y)
+    plan = next(plan for plan in step.plans if plan.key.polynomials[0].domain is x.domain)
+    accepts = type(plan.guard).accepts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(plan.guard), "accepts", lambda g, *a: (accepts(g, *a), step.clear_jit())[0])
+        assert head(step(x)) == 2
+    assert step.plans == () and head(other(x)) == 1
+
+
+def test_workspaces_go_without_the_collector() -> None:
+    from ren_lab.engine import replay
+
+    before = sum(isinstance(o, replay._Workspace) for o in gc.get_objects())
+    gc.disable()
+    try:
+        for _ in range(3):
+            step = ren.jit(lambda x: (x * x).contiguous() + 1)
+            step(p(1)), step(p(1))
+            del step
+        assert sum(isinstance(o, replay._Workspace) for o in gc.get_objects()) == before
+    finally:
+        gc.enable()
+
+
+class Collect:
+    """Callable, and with a generator function in an attribute of that name."""
+
+    def __init__(self, func):
+        self.func = func
+
+    def __call__(self, x):
+        return list(self.func(x))
+
+
+def test_objects_are_judged_by_what_their_call_runs() -> None:
+    def twice(x):
+        yield x
+        yield x + x
+
+    assert list(map(head, ren.jit(Collect(twice))(p(3)))) == [3, 6]
+    with pytest.raises(TypeError, match="generator"):
+        ren.jit(functools.partial(twice))
