@@ -55,13 +55,15 @@ class Match:
     Attributes:
         facts: what the pass's `prepare` worked out on the graph before rewriting.
         original: the node as it stood before its sources were rewritten.
+        moved: what a rule that rebuilds a whole graph made of its nodes.
     """
 
-    __slots__ = ("facts", "original", "_uses")
+    __slots__ = ("facts", "original", "moved", "_uses")
 
     def __init__(self, graph: Node, facts: Any) -> None:
         self.facts = facts
         self.original = graph
+        self.moved: dict[Node, Node] = {}
         self._uses: dict[Node, int] | None = None
 
     def uses(self, node: Node) -> int:
@@ -199,7 +201,8 @@ def rewrite(
             raise RewriteBudgetExceeded(_cycle(fired, "rules undo one another"))
         waiting[node] = answer
         stack.append(answer)
-    return done[graph], done
+    moved = match.moved
+    return done[graph], {old: moved.get(new, new) for old, new in done.items()} if moved else done
 
 
 def _cycle(fired: Iterable[str], what: str) -> str:

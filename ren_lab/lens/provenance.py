@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Protocol
 
 from ren_lab.events import RuleFired
-from ren_lab.ir import DType, Node, storage
+from ren_lab.ir import DType, Node, Op, storage
 
 Origin = tuple[str, int]
 Lines = Mapping[Node, tuple[Origin, ...]]
@@ -97,7 +97,7 @@ def carry_lines(lines: Lines, before: Node, after: Node, mapping: Mapping[Node, 
 
     A line goes where its node went. If the node is gone, it goes to where the node's users went: a kernel so collects the
     lines of all that was fused into it, but not those of what it reads from buffers. Nodes that the pass added take the
-    lines of those that use them.
+    lines of those that use them, but for constants, which others may use as well.
     """
     there = set(after.toposort())
     gathered: dict[Node, frozenset[Origin]] = {}
@@ -120,9 +120,13 @@ def carry_lines(lines: Lines, before: Node, after: Node, mapping: Mapping[Node, 
         behind = gathered.get(node)
         if behind:
             for source in node.src:
-                if source not in settled and source.dtype in (DType.U32, DType.VOID):
+                if source not in settled and source.dtype in (DType.U32, DType.VOID) and not _is_constant(source):
                     gathered[source] = _join(gathered.get(source, nothing), behind)
     return {node: tuple(sorted(behind)) for node, behind in gathered.items() if behind}
+
+
+def _is_constant(node: Node) -> bool:
+    return node.op in (Op.CONST, Op.RESIDUES, Op.IMPULSE) or node.op is Op.AS_RING and _is_constant(node.src[0])
 
 
 def _join(a: frozenset[Origin], b: frozenset[Origin]) -> frozenset[Origin]:

@@ -164,11 +164,12 @@ def one_kernel(node: Node, match: Match) -> Node | None:
     for inner in node.toposort():
         if inner.op is Op.STORE and inner.src[0].arg.label in group_of:
             members.setdefault(group_of[inner.src[0].arg.label], []).append(inner)
-    return _regrouped(node, {store: tuple(group) for group in members.values() for store in group})
+    match.moved = _regrouped(node, {store: tuple(group) for group in members.values() for store in group})
+    return match.moved[node]
 
 
-def _regrouped(graph: Node, group_of: dict[Node, tuple[Node, ...]]) -> Node:
-    """The graph with each of the stores replaced by the GROUP of all that go with it."""
+def _regrouped(graph: Node, group_of: dict[Node, tuple[Node, ...]]) -> dict[Node, Node]:
+    """What each node of the graph becomes when each of the stores is replaced by the GROUP of all that go with it."""
     done: dict[Node, Node] = {}
     stack = [graph]
     while stack:
@@ -188,7 +189,7 @@ def _regrouped(graph: Node, group_of: dict[Node, tuple[Node, ...]]) -> Node:
         else:
             done[node] = made[0]
         stack.pop()
-    return done[graph]
+    return done
 
 
 PASS = Pass(
