@@ -66,6 +66,11 @@ def __getattr__(name: str) -> Any:
     return module if name == "lens" else getattr(module, name)
 
 
+def __dir__() -> list[str]:
+    loaded = {name for name in ("language", "runtime", "schemes", "widgets") if f"ren_lab.{name}" in sys.modules}
+    return sorted({*__all__, *_LAZY, *loaded})
+
+
 __all__ = [
     "DeviceInfo", "DeviceUnavailable", "Domain", "Options", "Poly", "RingSpec", "devices", "find_primes", "jit", "trace", "using",
 ]  # fmt: skip

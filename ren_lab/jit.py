@@ -214,7 +214,8 @@ class Jit:
             if not same_scalars(known.scalars, call.scalars):
                 raise RuntimeError(
                     f"ren.jit: non-Poly scalar arg changed (captured {known.scalars!r}, got {call.scalars!r}); "
-                    "jit freezes it at capture. Wrap varying scalars as Plaintext.const(...), or clear_jit() to re-capture."
+                    "jit freezes it at capture. Wrap varying scalars as Plaintext.const(...), or clear_jit() to re-capture. "
+                    "A scalar inside a container, such as [2], is part of the key instead: each value then has a plan of its own."
                 )
             return self._replay(known, call.contents, emit)
         plan = self._capture(call, options, emit, why)

@@ -41,6 +41,9 @@ class Options:
     dot: str | None = None
 
     def __post_init__(self) -> None:
+        for name in ("max_kernel_loads", "schedule_cache_size"):
+            if type(getattr(self, name)) is not int:
+                raise TypeError(f"{name} is {getattr(self, name)!r} of type {type(getattr(self, name)).__name__}; give an int")
         if self.max_kernel_loads < 2:
             raise ValueError(f"max_kernel_loads is {self.max_kernel_loads}; a kernel needs at least 2 loads: give 2 or more")
         if self.threads is not None and (type(self.threads) is not int or self.threads < 1):

@@ -38,7 +38,17 @@ class Rule:
 
 
 def rule(*ops: Op) -> Callable[[RuleFunction], Rule]:
-    """Make a rule of a function; its docstring is the equation and must not be empty."""
+    """Make a rule of a function; its docstring is the equation and must not be empty.
+
+    Raises:
+        TypeError: an operation is no `Op`, as when the decorator is written without them.
+        ValueError: none is given, or the docstring is missing.
+    """
+    for op in ops:
+        if not isinstance(op, Op):
+            raise TypeError(f"a rule is for operations, not for {op!r}; write @rule(Op.MUL), or @rule(Op.ADD, Op.SUB)")
+    if not ops:
+        raise ValueError("a rule is for at least one operation; write @rule(Op.MUL), or @rule(Op.ADD, Op.SUB)")
 
     def make(function: RuleFunction) -> Rule:
         if not function.__doc__:
@@ -173,6 +183,11 @@ def rewrite(
             except Exception as error:
                 error.add_note(f"in rule {r.name} ({r.equation}) on {new!r}")
                 raise
+            if answer is not None and not isinstance(answer, Node):
+                raise TypeError(
+                    f"rule {r.name} ({r.equation}) answered {answer!r} of type {type(answer).__name__} for {new!r}; "
+                    "a rule returns the node that takes its place, or None"
+                )
             if answer is not None and answer is not new:
                 fired.append(r.name)
                 if emit is not None:

@@ -95,6 +95,10 @@ class Kernel:
                     self._function = function
         return self._function
 
+    def prepare(self) -> None:
+        """Do all that the first call would do besides its work."""
+        self.function, self._library.support  # noqa: B018
+
     def temporaries(self) -> list[np.ndarray]:
         """Fresh arrays for the slots that are not the caller's."""
         return [aligned(shape) for shape in self.rendered.shapes[self.rendered.buffers :]]

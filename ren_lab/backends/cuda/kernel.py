@@ -53,6 +53,10 @@ class Kernel:
                     self._functions = functions
         return self._functions
 
+    def prepare(self) -> None:
+        """Do all that the first call would do besides its work."""
+        self.functions()
+
     def argument(self, frame: int, slots: Sequence[int]) -> np.ndarray:
         """The argument of its functions, an array of one `Program.call`; draws are left open."""
         self.functions()

@@ -2,6 +2,7 @@
 
 import math
 
+from ren_lab.ring.primes import checked_degree
 from ren_lab.schemes.ckks import security
 from ren_lab.schemes.ckks.params import HEADROOM_BITS, CKKSParams, choose_chain, finish
 from ren_lab.schemes.ckks.primes import MAX_PRIME_BITS
@@ -86,6 +87,8 @@ def build(depth: int, precision_bits: float, security_bits: int, n: int | None, 
         )
     if insecure and n is None:
         raise ValueError("insecure=True needs a degree: give n, such as n=2**12")
+    if n is not None:
+        checked_degree(n)
     passed: list[str] = []
     for degree in security.DEGREES if n is None else (n,):
         params, reason = _at(degree, depth, precision_bits, insecure)

@@ -79,9 +79,8 @@ class Ciphertext(Arithmetic):
 
     def __repr__(self) -> str:
         factor = f", times {self.factor}" if self.factor != 1 else ""
-        return (
-            f"<Ciphertext: level {self.level}, scale 2^{self.log2_scale:.2f}{factor}, "
-            f"about {self.precision_bits:.1f} bits of precision>"
+        return f"<Ciphertext: level {self.level}, scale 2^{self.log2_scale:.2f}{factor}, " + (
+            "exact>" if self.precision_bits == math.inf else f"about {self.precision_bits:.1f} bits of precision>"
         )
 
 

@@ -371,7 +371,11 @@ def _operand(ctx: CKKSContext, ciphertext: Arithmetic, other: Any) -> Any:
     """The other operand as a ciphertext, a plaintext that is no constant, or a number; `NotImplemented` for anything else."""
     check_keys(ctx, ciphertext)
     if isinstance(other, Arithmetic):
-        check_keys(ctx, other)
+        if other.key_id != ciphertext.key_id:
+            raise ValueError(
+                f"the ciphertexts belong to two key sets, {ciphertext.key_id} and {other.key_id}, and nothing can be computed with "
+                "both; encrypt them inside one context"
+            )
         return other
     if isinstance(other, Plaintext):
         levels = ctx.params.levels

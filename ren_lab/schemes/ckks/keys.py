@@ -116,7 +116,7 @@ class CKKSContext(_Sealed):
         secret = "with its secret key" if self.secret_key is not None else "for encryption and evaluation"
         count = len(self._galois_keys)
         keys = f"{count} rotation key{'s' * (count != 1)}"
-        return f"<CKKSContext {secret}, {keys}, {self.nbytes / 2**20:.0f} MiB on {self.device}, {self.params!r}>"
+        return f"<CKKSContext {secret}, {keys}, {self.nbytes / 2**20:.3g} MiB on {self.device}, {self.params!r}>"
 
     @property
     def nbytes(self) -> int:
@@ -206,7 +206,7 @@ def keygen(
         device: where keys and ciphertexts live; the default device if None.
 
     Raises:
-        TypeError: `params` is no CKKSParams, or a rotation no integer.
+        TypeError: `params` is no CKKSParams, `rotations` no iterable, or a rotation no integer.
         RuntimeError: called inside a jitted function.
     """
     if not isinstance(params, CKKSParams):
@@ -214,6 +214,10 @@ def keygen(
     if capture.capturing():
         raise RuntimeError(
             "Random number generation during jit capture is not supported; make keys before calling a jitted function"
+        )
+    if not isinstance(rotations, Iterable) or isinstance(rotations, str | bytes):
+        raise TypeError(
+            f"rotations is {rotations!r} of type {type(rotations).__name__}; give the amounts in a list, such as [1, 2]"
         )
     wanted = sorted({integer(k, "a rotation") % params.slot_count for k in rotations} - {0})
     ctx = _aside(lambda: _keygen(params, device))

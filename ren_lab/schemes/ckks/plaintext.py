@@ -17,6 +17,7 @@ from ren_lab.schemes.ckks.keys import CKKSContext, context
 from ren_lab.schemes.ckks.noise import Estimate
 from ren_lab.schemes.ckks.params import Level
 
+_ROUNDING = 2.0**-40  # of the magnitude of a slot, which may be computed: that of exp(1j*x) can come out above 1
 _DECODED_BITS = 120  # of the modulus: far more than values and scale need, and fewer limbs to transform
 
 
@@ -128,10 +129,10 @@ def encode(values: Any, *, msg_bound: float = 1.0, level: int | None = None) -> 
     bound = real_number(msg_bound)
     if bound < 0:
         raise ValueError(f"msg_bound is {msg_bound!r}; a bound of magnitudes is at least 0")
-    if slots.size and not (size := float(np.max(np.abs(slots)))) <= bound:
+    if slots.size and not (size := float(np.max(np.abs(slots)))) <= bound * (1 + _ROUNDING):
         where = int(np.argmax(np.abs(slots)))
         raise ValueError(
-            f"value {slots[where]} in slot {where} has magnitude {size:.6g}, beyond msg_bound = {bound:g}; raise msg_bound"
+            f"value {slots[where]} in slot {where} has magnitude {size!r}, beyond msg_bound = {bound:g}; raise msg_bound"
         )
     return encode_slots(ctx, slots, at, bound)
 

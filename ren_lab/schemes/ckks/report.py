@@ -33,6 +33,10 @@ def bits(error: float) -> float:
     return -math.log2(error) if error else math.inf
 
 
+def _bits(count: float) -> str:
+    return "no error" if math.isinf(count) else f"{count:.1f} bits"
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """A ciphertext's state: what is estimated, and where the secret key is at hand, what is true.
@@ -62,15 +66,15 @@ class Report:
             f"level      {self.level} of {self.depth}",
             f"scale      2^{self.log2_scale:.3f}, modulus 2^{self.log2_modulus:.1f}",
             f"values     within {self.bound:.4g} by estimate; magnitudes must stay below {self.capacity:.4g}",
-            f"noise      {self.noise_bits:.1f} bits in a coefficient by estimate",
-            f"precision  {self.precision_bits:.1f} bits in the worst slot by estimate",
+            f"noise      {_bits(self.noise_bits)} in a coefficient by estimate",
+            f"precision  {_bits(self.precision_bits)} by estimate (standard deviation, where it is largest)",
         ]
         if self.measured is None:
             lines.append("measured   nothing: that takes the secret key, and expected values unless the message is real")
         else:
             m = self.measured
             lines.append(
-                f"measured   {bits(m.std):.1f} bits (standard deviation), {bits(m.median):.1f} (median), {bits(m.largest):.1f} "
-                f"(worst slot), against {m.source}"
+                f"measured   {_bits(bits(m.std))} (standard deviation over all slots), {_bits(bits(m.median))} (median), "
+                f"{_bits(bits(m.largest))} (largest), against {m.source}"
             )
         return "\n".join(lines)
