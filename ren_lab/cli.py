@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     stats = commands.add_parser(
         "scope-stats", help="read a ring statistics file", description=_scope_stats.__doc__, allow_abbrev=False
     )
-    stats.add_argument("file", type=Path, metavar="FILE", help="a scope_stats.jsonl")
+    stats.add_argument("file", type=Path, metavar="FILE", help="a scope_stats.jsonl, or the work folder of a run")
     stats.add_argument("--out", type=Path, metavar="PATH", help="also write a page (.html) or a picture (.png, .svg, .pdf)")
     stats.set_defaults(run=_scope_stats)
     return parser
@@ -177,7 +177,7 @@ def _scope_stats(arguments: argparse.Namespace, handed_on: list[str]) -> int:
         stats = ScopeStats.load(arguments.file)
         print(stats)
         if suffix == ".html":
-            _write_page(arguments.out, stats, f"Ring statistics of {arguments.file.name}")
+            _write_page(arguments.out, stats, f"Ring statistics of {(stats.source or arguments.file).name}")
         elif suffix:
             stats.plot().savefig(arguments.out)
     except (OSError, ValueError) as error:

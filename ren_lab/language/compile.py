@@ -23,6 +23,7 @@ from ren_lab.language.structure import has_stray_tasks
 from ren_lab.language.substitute import unshared
 from ren_lab.language.template import Template
 from ren_lab.runtime import RunConfig, RunReport, TaskError, Worker
+from ren_lab.runtime.worker import checked_config
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +100,8 @@ class Compiled(Lowered):
         self._entry = namespace[f"{unique.entry.name}_function"]
 
     def __repr__(self) -> str:
-        return f"<compiled {self.program.entry.name}: {len(self.kernels)} kernels>"
+        count = len(self.kernels)
+        return f"<compiled {self.program.entry.name}: {count} kernel{'s' * (count != 1)}>"
 
     def __call__(self, *args: Any, config: RunConfig | None = None, **named: Any) -> Any:
         """Run, and return what the function returns: the tensors given, in place; copies of those it created."""
@@ -112,6 +114,7 @@ class Compiled(Lowered):
             LanguageError: an argument does not fit, or an access is out of bounds.
             RingCapacityError, StalledRunError, TaskError: see `Worker.run`.
         """
+        config = checked_config(config)
         args = in_order(self._parameters, args, named)
         values = bind(self._parameters, args).values
         given = {id(value): arg for value, arg in zip(values, args)}
@@ -122,7 +125,6 @@ class Compiled(Lowered):
             returned = tuple(given.get(id(value), value) for value in results)
             return returned[0] if len(returned) == 1 else returned or None
 
-        config = RunConfig() if config is None else config
         if config.save_kernels:
             program.__ren_source__ = self.as_python()  # type: ignore[attr-defined]
         try:
@@ -207,10 +209,12 @@ class Runnable:
             args, named: NumPy arrays, CPU tensors of torch, and numbers, one per parameter; tensors are written in place.
             config: where and how it runs; the default is `RunConfig()`, platform "cpu".
         """
+        checked_config(config)  # before anything is compiled
         return self.compile(*args, **named)(*args, config=config, **named)
 
     def run(self, *args: Any, config: RunConfig | None = None, timeline: bool = False, **named: Any) -> RunReport:
         """Like a call, with the runtime's report as the result."""
+        checked_config(config)
         return self.compile(*args, **named).run(*args, config=config, timeline=timeline, **named)
 
 

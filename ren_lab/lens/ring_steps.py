@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ren_lab.lens.drawing import open_svg
-from ren_lab.lens.scope_stats import RESOURCES, ScopeStats
+from ren_lab.lens.scope_stats import RESOURCES, ScopeStats, stopped_here
 from ren_lab.lens.stepping import Frame, Section, section, state, within
 from ren_lab.lens.theme import format_bytes, format_count, format_seconds, format_share
 
@@ -52,8 +52,8 @@ class RingSteps:
     """A `lens.stepping.StepSource` over the samples of a run.
 
     Args:
-        source: a `ScopeStats`, the path of a scope statistics file, a `RunReport` with a timeline or with scope statistics,
-            or a trace whose units ran on the rings.
+        source: a `ScopeStats`, the path of a scope statistics file or of a run's work folder, a `RunReport` with a timeline
+            or with scope statistics, or a trace whose units ran on the rings.
 
     Raises:
         ValueError: the run recorded nothing.
@@ -100,6 +100,8 @@ class RingSteps:
             ring = sample["ring"]
             now[ring] = {name: (sample[f"{name}_start"], sample[f"{name}_end"]) for name in RESOURCES}
             phase = {"begin": "begins", "end": "ends"}[sample["phase"]]
+            if stopped_here(sample):
+                phase = "the run stops inside it"
             note = f"{phase}, depth {sample['depth']}, ring {ring}"
             moments.append(Moment(f"scope {sample['site']}", note, ring, sample["site"], tuple(now), sample["tensormap"]))
         self._moments = moments
@@ -128,7 +130,10 @@ class RingSteps:
             note = f"ring {seen.ring}, {format_seconds(seen.time_ns / 1e9)}"
             moments.append(Moment(what, note, seen.ring, "", tuple(now), seen.tensor_map, seen.time_ns))
         self._moments = moments
-        waits = [f"{count} submissions waited for {name} of ring {ring}" for (name, ring), count in sorted(report.waits.items())]
+        waits = [
+            f"{format_count(count, 'submission')} waited for {name} of ring {ring}"
+            for (name, ring), count in sorted(report.waits.items())
+        ]
         self._findings = waits
         self._title = f"{format_count(report.tasks, 'task')} on {format_count(len(report.lanes), 'lane')} of {report.platform}"
 

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ren_lab.lens.theme import format_count
+from ren_lab.runtime.artifacts import SCOPE_STATS
+from ren_lab.runtime.statistics import STOPPED
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -39,7 +43,7 @@ class Measures:
 
 @dataclass(frozen=True, slots=True)
 class ScopePair:
-    """A scope from entry to exit.
+    """A scope from entry to exit, be it by the error that stopped the run.
 
     Attributes:
         site: source line, "basename:line".
@@ -87,6 +91,30 @@ class Peak:
         return f"{where}: {self.occupancy}{bound} of {self.capacity} at {self.site}"
 
 
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """The resource that was too small for the run to go on.
+
+    Attributes:
+        resource: "task_window", "heap", "dep_pool" or "tensormap".
+        ring: the ring it is of; of the tensor map, the ring of the scope that holds it.
+        used, requested, capacity: in use, wanted on top of it, and the whole, in slots, bytes, edges or entries.
+        site: source line of the submission that could not go on.
+    """
+
+    resource: str
+    ring: int
+    used: int
+    requested: int
+    capacity: int
+    site: str
+
+
+def stopped_here(sample: dict[str, Any]) -> bool:
+    """Whether a sample is the exit of a scope by the error that stopped the run."""
+    return sample["phase"] == "end" and "stopped_by" in sample
+
+
 class ScopeStats:
     """The statistics of one run.
 
@@ -130,11 +158,14 @@ class ScopeStats:
     def load(cls, path: str | os.PathLike[str]) -> "ScopeStats":
         """Read a file; one that is cut, even in the middle of its last line, is read as far as it goes.
 
+        Args:
+            path: the file, or the folder that it is in, or the work folder of the run that wrote it.
+
         Raises:
             ValueError: it is not a scope statistics file, or its figures contradict each other.
-            OSError: it cannot be read.
+            OSError: it cannot be read, or a folder has none.
         """
-        source = Path(path)
+        source = _file_of(Path(path))
         lines = source.read_bytes().split(b"\n")
         ends_whole = not lines[-1]
         if ends_whole:
@@ -156,6 +187,8 @@ class ScopeStats:
             records.append(record)
         if not records:
             raise ValueError(f"{source.name}: line 1, version: the file is empty; line 1 must hold the metadata")
+        if records[0].get("fatal") is True and not cut:
+            records += _exits_beside(source)
         return cls(records[0], records[1:], cut=cut, source=source)
 
     # -- figures --------------------------------------------------------------------------------------------------------
@@ -176,12 +209,37 @@ class ScopeStats:
         return sizes if resource == "tensormap" else sizes[ring]
 
     def pairs(self) -> tuple[ScopePair, ...]:
-        """Scopes that ended, in the order in which they ended."""
+        """Scopes that ended, or that the run was stopped in and that were measured then, in the order in which they ended."""
         return self._pairs
 
     def open_scopes(self) -> tuple[dict[str, Any], ...]:
-        """`begin` samples of scopes that never ended, outermost first: where a run stopped."""
+        """`begin` samples of scopes that never ended by themselves, outermost first: where a run stopped."""
         return tuple(self.samples[k] for k in self._open)
+
+    @property
+    def error(self) -> str | None:
+        """Type of the exception that stopped the run, or None where there was none or the file does not tell."""
+        name = self._reason().get("error")
+        return name if isinstance(name, str) else None
+
+    @property
+    def shortage(self) -> Shortage | None:
+        """The resource that was too small for the run to go on, or None where that was not why or the file does not tell."""
+        reason = self._reason()
+        resource, site = reason.get("resource"), reason.get("site")
+        if resource not in (*RESOURCES, "tensormap") or not isinstance(site, str):
+            return None
+        if not all(_is_count(reason.get(field)) for field in ("ring", "used", "requested", "capacity")):
+            return None
+        if reason["ring"] >= self.rings:
+            return None
+        return Shortage(resource, reason["ring"], reason["used"], reason["requested"], reason["capacity"], site)
+
+    def _reason(self) -> dict[str, Any]:
+        for sample in reversed(self.samples):
+            if stopped_here(sample):
+                return sample["stopped_by"] if isinstance(sample["stopped_by"], dict) else {}
+        return {}
 
     def peaks(self) -> tuple[Peak, ...]:
         """The peak of every resource of every ring that was used, and of the tensor map."""
@@ -223,7 +281,11 @@ class ScopeStats:
         return findings(self)
 
     def sizing(self) -> dict[str, list[int]]:
-        """Sizes that would have fitted this run, as arguments of `RunConfig`: `RunConfig(**stats.sizing())`."""
+        """Sizes that would have fitted this run, as arguments of `RunConfig`: `RunConfig(**stats.sizing())`.
+
+        Of a run that was stopped nobody knows what it needs: the sizes are those that it had, and only what it ran out of, or
+        filled, is raised, to twice its size or more.
+        """
         from ren_lab.lens.scope_stats_findings import sizing
 
         return sizing(self)
@@ -265,20 +327,43 @@ class ScopeStats:
             state = "; the run ended normally"
         here = len(self.samples)
         total = self.meta["total"]
-        count = f"{here} samples" if here >= total else f"{here} of {total} samples"
-        lines = [f"scope statistics: {len(self._pairs)} scopes, {count}, {self.rings} rings{state}"]
+        count = format_count(here, "sample") if here >= total else f"{here} of {format_count(total, 'sample')}"
+        scopes, rings = format_count(len(self._pairs), "scope"), format_count(self.rings, "ring")
+        lines = [f"scope statistics: {scopes}, {count}, {rings}{state}"]
         lines.extend(f"  {peak}" for peak in self.peaks())
         lines.extend(f"- {finding}" for finding in self.findings())
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<ScopeStats: {len(self._pairs)} scopes in {self.rings} rings>"
+        return f"<ScopeStats: {format_count(len(self._pairs), 'scope')} in {format_count(self.rings, 'ring')}>"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         from ren_lab.lens.display import html_bundle
         from ren_lab.lens.scope_stats_plot import scope_stats_html
 
         return html_bundle(self, scope_stats_html)
+
+
+def _file_of(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    for inside in (path / SCOPE_STATS, path / SCOPE_STATS.name):
+        if inside.is_file():
+            return inside
+    raise FileNotFoundError(
+        f"{path} is a folder without {SCOPE_STATS.as_posix()}; give a {SCOPE_STATS.name}, or the work folder of a run under "
+        f"RunConfig(enable_scope_stats=True)"
+    )
+
+
+def _exits_beside(source: Path) -> list[dict[str, Any]]:
+    """What open scopes held when the run was stopped, if the runtime left that beside the file."""
+    try:
+        text = source.with_name(STOPPED).read_text(encoding="utf-8")
+        exits = [json.loads(line) for line in text.splitlines()]
+    except (OSError, ValueError):  # it only adds to what the file says
+        return []
+    return [sample for sample in exits if isinstance(sample, dict)]
 
 
 # -- checks -------------------------------------------------------------------------------------------------------------
@@ -306,14 +391,14 @@ def _check_meta(meta: dict[str, Any]) -> None:
             raise ValueError(f"line 1, {field}: {len(sizes)} rings, but task_window_max has {rings}")
         rings = len(sizes)
     if meta["dropped"] > meta["total"] and not meta["fatal"]:
-        raise ValueError(f"line 1, dropped: {meta['dropped']} samples lost of {meta['total']} attempted")
+        raise ValueError(f"line 1, dropped: {format_count(meta['dropped'], 'sample')} lost of {meta['total']} attempted")
 
 
 def _check_samples(meta: dict[str, Any], samples: tuple[dict[str, Any], ...]) -> None:
     """Refuse what no runtime writes. After a fatal error figures are diagnostic only, so they may contradict each other."""
     rings = len(meta["task_window_max"])
     if len(samples) + meta["dropped"] > meta["total"] and not meta["fatal"]:
-        raise ValueError(f"line 1, total: {meta['total']}, but {len(samples)} samples follow and {meta['dropped']} were dropped")
+        raise ValueError(f"line 1, total: {meta['total']}, but {len(samples)} in the file and {meta['dropped']} dropped make more")
     before: dict[tuple[int, str], int] = {}
     for number, sample in enumerate(samples, 2):
         site, phase = sample.get("site"), sample.get("phase")
@@ -369,7 +454,7 @@ def _unwrapped(samples: tuple[dict[str, Any], ...], sizes: list[int]) -> tuple[d
 
 
 def _pair(samples: tuple[dict[str, Any], ...]) -> tuple[tuple[ScopePair, ...], tuple[int, ...], int | None]:
-    """Pairs, positions of begins without an end, and the position of the first end without a begin."""
+    """Pairs, positions of begins without an end of their own, and the position of the first end without a begin."""
     waiting: dict[tuple[int, str], list[int]] = {}
     pairs = []
     unmatched = None
@@ -393,5 +478,6 @@ def _pair(samples: tuple[dict[str, Any], ...]) -> tuple[tuple[ScopePair, ...], t
             for resource in RESOURCES
         }
         pairs.append(ScopePair(end["site"], end["depth"], end["ring"], first, position, tensormap=end["tensormap"], **measures))
-    still_open = tuple(sorted(position for stack in waiting.values() for position in stack))
-    return tuple(pairs), still_open, unmatched
+    still_open = [position for stack in waiting.values() for position in stack]
+    still_open += [pair.begin for pair in pairs if stopped_here(samples[pair.end])]
+    return tuple(pairs), tuple(sorted(still_open)), unmatched

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 _SIZE_INCHES = (9.0, 9.2)  # 900 pixels wide at 100 dots per inch
 _FEW = 60  # up to so many scopes each is drawn with its own markers
-_FAR = 4  # a capacity so many times above the data asks for a logarithmic axis
-_TITLE_WIDTH = 108  # characters
+_FEW_TICKS = 10  # up to so many scopes each has its tick
+_FAR = 4  # a capacity so many times above the data, or above another, asks for a logarithmic axis
+_LINE_SHARE = 0.09  # height of a line of text, as a share of an axis
+_TITLE_WIDTH = 104  # characters
 
 
 def scope_stats_figure(stats: "ScopeStats", theme_name: str = "light") -> "Figure":
@@ -34,6 +36,7 @@ def scope_stats_figure(stats: "ScopeStats", theme_name: str = "light") -> "Figur
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     look = theme(theme_name)
     with rc_context({"font.family": PLOT_FONT, "font.size": 9.0, "text.color": look["ink"], "axes.labelcolor": look["ink"]}):
@@ -48,14 +51,17 @@ def scope_stats_figure(stats: "ScopeStats", theme_name: str = "light") -> "Figur
             else:
                 _draw_resource(axis, stats, resource, look)
         axes[-1].set_xlabel("scopes, in the order in which they ended")
-        axes[-1].xaxis.get_major_locator().set_params(integer=True)
-        axes[-1].set_xlim(-0.6, max(len(stats.pairs()), 2) - 0.4)
+        count = len(stats.pairs())
+        axes[-1].set_xlim(*_span(stats))
+        ticks = range(count) if count <= _FEW_TICKS else MaxNLocator(integer=True).tick_values(0, count - 1)
+        axes[-1].set_xticks([tick for tick in ticks if 0 <= tick < count])
         figure.suptitle(_title(stats), x=0.01, ha="left", fontsize=10.5, fontweight="bold")
         axes[0].set_title(
-            "line: high water    filled: in use at exit    dots: allocated    digit: ring",
+            "line: high water (at most in use)    filled: in use at exit    ◇: most at an exit    dots: allocated    digit: ring",
             loc="left",
             fontsize=8.5,
             color=look["muted"],
+            pad=20.0,  # above the peak's line
         )
     return figure
 
@@ -91,6 +97,9 @@ def _draw_resource(axis: "Axes", stats: "ScopeStats", resource: str, look: Theme
     pairs = stats.pairs()
     highest = 0
     peaks = {peak.ring: peak for peak in stats.peaks() if peak.resource == resource}
+    capacities: dict[int, list[int]] = {}
+    for ring in range(stats.rings):
+        capacities.setdefault(stats.capacity(resource, ring), []).append(ring)
     for ring in range(stats.rings):
         if ring not in peaks:
             continue
@@ -109,21 +118,18 @@ def _draw_resource(axis: "Axes", stats: "ScopeStats", resource: str, look: Theme
             axis.vlines(xs, 0, live, color=look[f"{ring_colour(min(ring, 3))}_tint"], linewidth=5, zorder=1)
         axis.plot(xs, high, color=colour, linewidth=1.3, marker="_" if few else None, markersize=9, zorder=3)
         axis.plot(xs, alloc, color=colour, linestyle="none", marker="o", markersize=3.5 if few else 1.5, zorder=4)
-        axis.annotate(
+        axis.annotate(  # beside the bar of a peak, and below the line of a capacity
             str(ring),
-            (xs[-1], high[-1]),
-            xytext=(7, 0),
+            (xs[-1] + _bar_width(stats) / 2, high[-1]),
+            xytext=(5, -2),
             textcoords="offset points",
-            va="center",
+            va="top" if high[-1] in capacities else "center",
             color=look["ink"],
             fontweight="bold",
         )
-    capacities: dict[int, list[int]] = {}
-    for ring in range(stats.rings):
-        capacities.setdefault(stats.capacity(resource, ring), []).append(ring)
     _capacity_lines(axis, resource, capacities, highest, look)
     _mark_peak(axis, pairs, resource, peaks, stats, look)
-    _say_empty(axis, bool(highest), look)
+    _say_empty(axis, bool(highest), stats, look)
 
 
 def _draw_tensor_map(axis: "Axes", stats: "ScopeStats", look: Theme) -> None:
@@ -140,33 +146,42 @@ def _draw_tensor_map(axis: "Axes", stats: "ScopeStats", look: Theme) -> None:
                 entries[top],
                 f"{entries[top]} at {stats.pairs()[top].site}",
                 full,
-                top > len(entries) / 2,
+                _bar_width(stats),
                 look,
             )
     _capacity_lines(axis, "tensormap", {stats.meta["tensormap_max"]: []}, max(entries, default=0), look)
-    _say_empty(axis, any(entries), look)
+    _say_empty(axis, any(entries), stats, look)
 
 
 def _capacity_lines(axis: "Axes", resource: str, capacities: dict[int, list[int]], highest: int, look: Theme) -> None:
-    if max(capacities) > _FAR * max(highest, 1):
+    if max(capacities) > _FAR * min(max(highest, 1), *capacities):
         axis.set_yscale("symlog", base=2, linthresh=1024 if resource == "heap" else 1)
     axis.set_ylim(0, None)
-    for capacity, rings in capacities.items():
-        value = format_bytes(capacity) if resource == "heap" else format_count(capacity)
+    for capacity in capacities:
         axis.axhline(capacity, color=look["ink"], linewidth=0.9, linestyle=(0, (6, 3)), zorder=2)
-        text = f"capacity {value}" + (f" ({ring_list(rings)})" if rings else "")
-        axis.annotate(
-            text,
-            (1.0, capacity),
-            xycoords=("axes fraction", "data"),
-            xytext=(-3, 2),
-            textcoords="offset points",
-            ha="right",
-            va="bottom",
-            fontsize=8,
-        )
     axis.set_ylim(0, max(axis.get_ylim()[1], max(capacities) * (2 if axis.get_yscale() == "symlog" else 1.15)))
     _ticks(axis, resource == "heap", max(max(capacities), highest))
+    labels: list[tuple[int, float, str]] = []  # capacity, height as a share of the axis, words
+    for capacity in sorted(capacities, reverse=True):
+        rings = capacities[capacity]
+        height = axis.transAxes.inverted().transform(axis.transData.transform((0, capacity)))[1]
+        words = format_bytes(capacity) if resource == "heap" else format_count(capacity)
+        words += f" ({ring_list(rings)})" if rings else ""
+        if labels and labels[-1][1] - height < _LINE_SHARE:  # no room for a line of its own
+            labels[-1] = (*labels[-1][:2], f"{labels[-1][2]}, {words}")
+        else:
+            labels.append((capacity, height, f"capacity {words}"))
+    for capacity, _, words in labels:
+        axis.annotate(
+            words,
+            (1.0, capacity),
+            xycoords=("axes fraction", "data"),
+            xytext=(4, 0),
+            textcoords="offset points",
+            ha="left",
+            va="center",
+            fontsize=8,
+        )
 
 
 def _ticks(axis: "Axes", is_bytes: bool, top: int) -> None:
@@ -175,7 +190,7 @@ def _ticks(axis: "Axes", is_bytes: bool, top: int) -> None:
     if axis.get_yscale() == "symlog":
         lowest = 10 if is_bytes else 0
         step = max(1, -(-(top.bit_length() - lowest) // 5))
-        ticks = [0, *(1 << k for k in range(lowest, top.bit_length() + 1, step))]
+        ticks = [0, *(1 << k for k in range(lowest, top.bit_length(), step))]
     elif is_bytes:
         unit = 1 << max(0, (max(top, 4) // 4).bit_length() - 1)
         ticks = list(range(0, top + unit, unit))
@@ -197,31 +212,48 @@ def _mark_peak(
         return
     pair = pairs[best[0]]
     full = best[1] >= stats.capacity(resource, pair.ring)
-    value = format_bytes(best[1]) if resource == "heap" else format_count(best[1])
-    _label(axis, *best, f"ring {pair.ring}: {value} at {pair.site}", full, best[0] > len(pairs) / 2, look)
+    told = format_bytes if resource == "heap" else format_count
+    bound = peaks[pair.ring].bound
+    between = f" (in between at most {told(bound)})" if bound > best[1] else ""
+    _label(axis, *best, f"ring {pair.ring}: {told(best[1])} at {pair.site}{between}", full, _bar_width(stats), look)
 
 
-def _label(axis: "Axes", x: int, y: int, text: str, full: bool, right: bool, look: Theme) -> None:
+def _span(stats: "ScopeStats") -> tuple[float, float]:
+    """The ends of the axis of scopes."""
+    count = max(len(stats.pairs()), 2)
+    return -0.6, count - 1 + max(0.6, 0.035 * count)  # room for the last digit
+
+
+def _bar_width(stats: "ScopeStats") -> float:
+    """Width of the bar of a peak, in scopes."""
+    left, right = _span(stats)
+    return min(0.6, 0.03 * (right - left))
+
+
+def _label(axis: "Axes", x: int, y: int, text: str, full: bool, width: float, look: Theme) -> None:
+    """Mark a point, and say what it is above the axis, where it hides nothing."""
     colour = look[ALERT_COLOUR] if full else look["ink"]
     if full:
-        axis.bar([x], [y], width=0.6, fill=False, hatch=ALERT_HATCH, edgecolor=colour, linewidth=1.2, zorder=5)
+        axis.bar([x], [y], width=width, fill=False, hatch=ALERT_HATCH, edgecolor=colour, linewidth=1.2, zorder=5)
         text = f"at capacity: {text}"
     axis.plot([x], [y], marker="D", markersize=6, color=colour, markerfacecolor="none", linestyle="none", zorder=6)
     axis.annotate(
-        text,
-        (x, y),
-        xytext=(-9 if right else 9, -11),
+        f"◇ {text}",
+        (0.0, 1.0),
+        xycoords="axes fraction",
+        xytext=(0, 4),
         textcoords="offset points",
-        ha="right" if right else "left",
+        va="bottom",
         fontsize=8.5,
-        zorder=7,
-        bbox={"facecolor": look["background"], "edgecolor": "none", "pad": 1.0, "alpha": 0.85},
     )
 
 
-def _say_empty(axis: "Axes", used: bool, look: Theme) -> None:
+def _say_empty(axis: "Axes", used: bool, stats: "ScopeStats", look: Theme) -> None:
     if not used:
-        axis.annotate("not used", (0.01, 0.06), xycoords="axes fraction", color=look["muted"])
+        ended = {pair.begin for pair in stats.pairs()}
+        unknown = any(sample["phase"] == "begin" and k not in ended for k, sample in enumerate(stats.samples))
+        text = "not known: no scope that used it has its end in the file" if unknown else "not used"
+        axis.annotate(text, (0.01, 0.06), xycoords="axes fraction", color=look["muted"])
 
 
 def scope_stats_html(stats: "ScopeStats") -> str:

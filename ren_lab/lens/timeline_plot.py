@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ren_lab.lens.theme import PLOT_FONT, RING_COLOURS, format_bytes, format_seconds, theme
+from ren_lab.lens.theme import PLOT_FONT, RING_COLOURS, format_bytes, format_count, format_seconds, theme
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,13 +62,12 @@ def timeline_dict(report: "RunReport") -> dict[str, Any]:
 
 
 def _title(report: "RunReport", calls: int, waits: list[dict[str, Any]], end: int, busy: float) -> str:
-    lanes = len(report.lanes)
-    title = f"{calls} kernel calls on {lanes} lane{'s' * (lanes != 1)} in {format_seconds(end / 1e9)}, {busy:.0%} busy"
+    lanes = format_count(len(report.lanes), "lane")
+    title = f"{format_count(calls, 'kernel call')} on {lanes} in {format_seconds(end / 1e9)}, {busy:.0%} busy"
     if waits:
         longest = max(waits, key=lambda w: w["end"] - w["start"])
         resource = longest["resource"].replace("_", " ")
-        times = f"{len(waits)} time{'s' * (len(waits) != 1)}"
-        title += f"; submission waited {times}, longest for the {resource} of ring {longest['ring']}"
+        title += f"; submission waited {format_count(len(waits), 'time')}, longest for the {resource} of ring {longest['ring']}"
     return title + ("; some failed" if report.failed else "")
 
 
@@ -133,7 +132,7 @@ def _draw_lanes(axis: Any, data: dict[str, Any], scale: float, look: Any) -> Non
     if names:
         axis.set_yticks(range(-1, len(lanes)), names, fontsize=7.5)
     else:
-        axis.set_ylabel(f"{len(lanes)} lanes")
+        axis.set_ylabel(format_count(len(lanes), "lane"))
     axis.set_ylim(len(lanes) - 0.4, -1.6)
 
 

@@ -11,6 +11,7 @@ from ren_lab.runtime.rings import Block, Heap, Ring, rounded
 from ren_lab.runtime.scopes import Scope
 from ren_lab.runtime.tasks import Task, TaskState
 from ren_lab.runtime.tensor_map import Arguments, Group, Plan, TensorMap
+from ren_lab.runtime.words import scope_place
 
 _COMPLETED = TaskState.COMPLETED
 _FAILED = TaskState.FAILED
@@ -213,7 +214,8 @@ class Core:
     def describe_in_flight(self) -> tuple[str, ...]:
         """A line of text per task in flight, oldest first."""
         return tuple(
-            f"task {task.id} ({task.label}): {task.state.value}, ring {task.ring.index}, scope at {task.scope.site}"
+            f"task {task.id} ({task.label}): {task.state.value}, ring {task.ring.index}, "
+            f"scope {scope_place(task.scope.site, task.scope.name)}"
             for task in self.in_flight()
         )
 

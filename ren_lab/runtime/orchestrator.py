@@ -24,6 +24,7 @@ from ren_lab.runtime.statistics import ScopeStatsWriter
 from ren_lab.runtime.tasks import Task, TaskState
 from ren_lab.runtime.tensor_map import Arguments, Plan
 from ren_lab.runtime.timeline import Recorder
+from ren_lab.runtime.words import scope_place
 
 _NONE: tuple[Any, ...] = ()  # a default that is told from what the caller gave without looking into it
 
@@ -130,8 +131,8 @@ class Orchestrator:
         if self._current is not None and self._current.mode is ScopeMode.MANUAL:
             outer = self._current
             raise RuntimeError(
-                f"{mode.name} scope inside the MANUAL scope at {outer.site}: a MANUAL scope admits no scope inside it; end "
-                f"it first, or make it AUTO"
+                f"{mode.name} scope inside the MANUAL scope {scope_place(outer.site, outer.name)}: a MANUAL scope admits no scope "
+                f"inside it; end it first, or make it AUTO"
             )
         return Scope(self, depth, self._core.rings[min(depth, RING_COUNT - 1)], mode, name, where, line)
 
@@ -154,8 +155,8 @@ class Orchestrator:
     def _leave(self, scope: Scope, by_error: bool) -> None:
         if scope is not self._current:
             raise RuntimeError(
-                f"the scope at {scope.site} is left, but it is not the innermost open one; leave scopes in reverse order, each "
-                "once, as `with` does"
+                f"the scope {scope_place(scope.site, scope.name)} is left, but it is not the innermost open one; leave scopes in "
+                f"reverse order, each once, as `with` does"
             )
         with self._executor.lock:
             if not by_error:
@@ -274,7 +275,9 @@ class Orchestrator:
         self._check_caller("outputs_of")
         task = self._task(task_id)
         if task is None or not task.scope.open:
-            where = f"; its scope, at {task.scope.site}, has ended" if task is not None else ", and its scope has ended"
+            where = ", and its scope has ended"
+            if task is not None:
+                where = f"; its scope {scope_place(task.scope.site, task.scope.name)} has ended"
             raise ReclaimedError(
                 f"the outputs of task {task_id} are reclaimed{where}: submit what uses them inside the task's scope, or "
                 f"allocate them in an enclosing one with orch.alloc"
@@ -455,9 +458,8 @@ class Orchestrator:
         if too_large or hopeless:
             if hopeless and not too_large and resource != "heap":
                 holder = ring.tasks[0].scope
-            why = f"one submission wants more than all {capacity}" if too_large else "the oldest is held by an open scope"
             raise RingCapacityError(
-                resource, ring.index, holder.depth, holder.site, used, wanted, capacity, why, site or user_site()
+                resource, ring.index, holder.depth, holder.site, holder.name, used, wanted, capacity, site or user_site()
             )
         key = (resource, ring.index)
         self._waits[key] = self._waits.get(key, 0) + 1
@@ -492,7 +494,14 @@ class Orchestrator:
         """The first error of the run so far."""
         assert self._core.first_error is not None
         task, error = self._core.first_error
-        failure = TaskError(task.id, task.label, task.scope.site, error, self._core.errors, self._core.skipped)
+        failure = TaskError(
+            task.id,
+            task.label,
+            scope_place(task.scope.site, task.scope.name),
+            error,
+            self._core.errors,
+            self._core.skipped,
+        )
         failure.__cause__ = error
         return failure
 

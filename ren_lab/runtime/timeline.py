@@ -9,6 +9,7 @@ from ren_lab.runtime.rings import Ring
 from ren_lab.runtime.scopes import Scope
 from ren_lab.runtime.tasks import Task
 from ren_lab.runtime.tensor_map import Group, Plan
+from ren_lab.runtime.words import counted, duration, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +147,19 @@ class RunReport:
         return f"<RunReport: {str(self).splitlines()[0]}>"
 
     def __str__(self) -> str:
+        tasks, scopes, lanes = counted(self.tasks, "task"), counted(self.scopes, "scope"), counted(len(self.lanes), "lane")
         lines = [
-            f"{self.tasks} tasks in {self.scopes} scopes on {self.platform} ({len(self.lanes)} lanes), {self.seconds:.6g} s",
-            f"  {self.completed} completed, {self.failed} failed, {self.skipped} skipped",
+            f"{tasks} in {scopes} on {self.platform} ({lanes}), {duration(self.seconds)}",
+            f"  {self.completed:,} completed, {self.failed:,} failed, {self.skipped:,} skipped",
         ]
         for k, ring in enumerate(self.rings):
             lines.append(
-                f"  ring {k}: {ring.tasks} tasks, peak {ring.task_peak} of {ring.task_window} slots, "
-                f"{ring.heap_peak_bytes} of {ring.heap_bytes} bytes, {ring.edge_peak} of {ring.dep_pool} edges"
+                f"  ring {k}: {counted(ring.tasks, 'task')}, peak {ring.task_peak:,} of {counted(ring.task_window, 'slot')}, "
+                f"{size(ring.heap_peak_bytes)} of {size(ring.heap_bytes)}, {ring.edge_peak:,} of {counted(ring.dep_pool, 'edge')}"
             )
         lines.extend(
-            f"  {count} submissions waited for {resource} of ring {ring}" for (resource, ring), count in sorted(self.waits.items())
+            f"  {counted(count, 'submission')} waited for {resource} of ring {ring}"
+            for (resource, ring), count in sorted(self.waits.items())
         )
         if self.work_dir is not None:
             lines.append(f"  artifacts in {self.work_dir}")

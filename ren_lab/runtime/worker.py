@@ -21,13 +21,31 @@ from ren_lab.runtime.simulator import CostModel, Simulator
 from ren_lab.runtime.statistics import ScopeStatsWriter
 from ren_lab.runtime.threads import ThreadExecutor
 from ren_lab.runtime.timeline import Recorder, RingTotals, RunReport
+from ren_lab.runtime.words import counted
+
+
+def checked_config(config: RunConfig | None) -> RunConfig:
+    """`config`, or the default where it is None.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if config is None:
+        return RunConfig()
+    if isinstance(config, RunConfig):
+        return config
+    what = f"{config!r}" if isinstance(config, str) else f"a {type(config).__name__}"
+    known = isinstance(config, str) and config in PLATFORMS
+    example = f"RunConfig(platform={config!r})" if known else "a RunConfig, such as RunConfig(platform='sim')"
+    raise TypeError(f"config is {what}; give {example}")
 
 
 class Worker:
     """Runs programs one after the other under one `RunConfig`; a context manager.
 
     The four heaps are mapped when the first program runs and kept for the next, unless arrays cut from them are still
-    alive: those keep the old mapping. Threads live as long as a run.
+    alive: those keep the old mapping. Threads live as long as a run. Where the config names a `work_dir`, a run replaces the
+    files that the run before it wrote there.
 
     >>> import numpy as np
     >>> x, y = np.arange(3.0), np.zeros(3)
@@ -45,9 +63,7 @@ class Worker:
         Raises:
             ValueError: the platform is "cuda", which has no workers for Python kernels.
         """
-        self.config = RunConfig() if config is None else config
-        if not isinstance(self.config, RunConfig):
-            raise TypeError(f"config is a {type(config).__name__}; give a RunConfig")
+        self.config = checked_config(config)
         self._platform = PLATFORMS[self.config.platform]
         if self._platform.executor == "streams":
             raise ValueError(
@@ -169,13 +185,15 @@ class Worker:
                 emit(made)
             return made
 
-        fatal = True
+        stopped_by: BaseException | None = None
         try:
             if root:
                 with orch._new_scope(ScopeMode.AUTO, None, *site):
                     result = program(orch)
             else:
                 result = program(orch)
+            if stats is not None:
+                stats.go_on()
             with executor.lock:
                 executor.wait(lambda: not core.unfinished)
             executor.close()
@@ -183,15 +201,15 @@ class Worker:
                 failure = orch._task_error()
                 failure.report = report(None)
                 raise failure
-            fatal = False
         except BaseException as error:
+            stopped_by = error
             _explain(error, core, folder)
             executor.abort(isinstance(error, StalledRunError))
             raise
         finally:
             orch._close()
             if stats is not None:
-                stats.close(fatal)
+                stats.close(stopped_by)
         return report(result)
 
 
@@ -208,7 +226,9 @@ def _explain(error: BaseException, core: Core, folder: Path | None) -> None:
     """Say what else is known about a run that failed."""
     if core.first_error is not None and core.first_error[1] is not error.__cause__:
         task, first = core.first_error
-        error.add_note(f"{core.errors} kernels had raised before; the first was task {task.id} ({task.label}): {first!r}")
+        error.add_note(
+            f"{counted(core.errors, 'kernel')} had raised before; the first was task {task.id} ({task.label}): {first!r}"
+        )
     if folder is not None:
         error.add_note(f"what was recorded until then is in {folder}")
 

@@ -388,3 +388,19 @@ def test_scope_stats_of_no_file_is_one_line(statistics, tmp_path, capsys):
 def test_an_unknown_kind_of_picture_is_refused(tmp_path, capsys):
     assert cli.main(["scope-stats", "any.jsonl", "--out", str(tmp_path / "rings.bmp")]) == 1
     assert ".png" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("layout", ["dfx_outputs/scope_stats", "."])
+def test_scope_stats_of_a_work_folder_are_those_in_it(statistics, tmp_path, capsys, layout):
+    folder = tmp_path / "run" / layout
+    folder.mkdir(parents=True)
+    statistics.rename(folder / statistics.name)
+    out = tmp_path / "rings.html"
+    assert cli.main(["scope-stats", str(tmp_path / "run"), "--out", str(out)]) == 0
+    assert "program.py:3" in capsys.readouterr().out and "Ring statistics of scope_stats.jsonl" in out.read_text("utf-8")
+
+
+def test_scope_stats_of_another_folder_say_what_it_lacks(tmp_path, capsys):
+    assert cli.main(["scope-stats", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert str(tmp_path) in told and "folder without dfx_outputs/scope_stats/scope_stats.jsonl" in told and "Errno" not in told

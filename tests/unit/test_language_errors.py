@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ren_lab.language as pl
-from ren_lab.runtime import RunConfig
+from ren_lab.runtime import RunConfig, Worker
 
 HEAD = "import ren_lab.language as pl\n\nCONSTANT = 4\nM = pl.dynamic('M')\n"
 CORE = "with pl.at(level=pl.Level.CORE_GROUP):"
@@ -540,3 +540,29 @@ def program(x: pl.Scalar[pl.FP32], out: pl.Out[pl.Tensor]):
     pl.parse(text)(2.5, out, config=RunConfig(platform=platform))
     np.testing.assert_array_equal(out, [np.inf, np.inf, -np.inf, np.inf, np.nan, np.inf])
     assert not recwarn.list
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ("sim", r"config is 'sim'; give RunConfig\(platform='sim'\)"),
+        ("abacus", r"config is 'abacus'; give a RunConfig, such as RunConfig\("),
+        ({"platform": "sim"}, "config is a dict; give a RunConfig"),
+        (np.zeros(3), "config is a ndarray; give a RunConfig"),
+        (RunConfig, "config is a type; give a RunConfig"),
+    ],
+    ids=str,
+)
+def test_a_config_that_is_none_says_what_to_give(config, told):
+    @pl.jit
+    def scaled(a: pl.Tensor, out: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[:] = pl.mul(a, 2.0)
+        return out
+
+    a, out = np.ones((2, 4), np.float32), np.zeros((2, 4), np.float32)
+    compiled = scaled.compile(a, out)
+    for call in (scaled, scaled.run, compiled, compiled.run, lambda *_, config: Worker(config)):
+        with pytest.raises(TypeError, match=told):
+            call(a, out, config=config)
+    assert not out.any() and repr(compiled) == "<compiled scaled: 1 kernel>"

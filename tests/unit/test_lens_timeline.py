@@ -60,3 +60,9 @@ def test_without_a_timeline_it_says_how_to_get_one():
     with pytest.raises(ValueError, match="timeline=True"):
         plot_timeline(report)
     assert "23 tasks" in report_html(report) and "<img" not in report_html(report)
+
+
+def test_one_call_on_one_lane_is_told_in_the_singular():
+    with Worker(RunConfig(platform="sim", workers=1)) as worker:
+        report = worker.run(lambda orch: orch.submit(lambda: None), timeline=True)
+    assert timeline_dict(report)["title"].startswith("1 kernel call on 1 lane in ")

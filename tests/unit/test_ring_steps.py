@@ -9,7 +9,7 @@ import pytest
 from ren_lab.lens.ring_steps import MOST_STATES, RingSteps
 from ren_lab.lens.scope_stats import ScopeStats
 from ren_lab.lens.stepping import static_html
-from ren_lab.runtime import RunConfig, Worker
+from ren_lab.runtime import RingCapacityError, RunConfig, Worker
 
 
 def run(folder, **options):
@@ -137,3 +137,35 @@ def test_the_static_view_turns_the_rings_too(stats):
     page = static_html(RingSteps(stats), step)
     assert f'stroke-dasharray="{frame["patch"]["arc-1-task_window"]["stroke-dasharray"]}"' in page
     assert frame["patch"]["told-1-heap"]["text"] in page
+
+
+def test_a_work_folder_is_played_and_another_says_what_it_lacks(report, tmp_path):
+    assert RingSteps(report.work_dir).count == RingSteps(report.stats_path).count
+    with pytest.raises(FileNotFoundError, match="is a folder without"):
+        RingSteps(str(tmp_path))
+
+
+def test_where_a_run_stopped_its_last_moments_say_so(tmp_path):
+    def program(orch):
+        with orch.scope():
+            for _ in range(5):
+                orch.submit(lambda: None)
+
+    config = RunConfig("sim", enable_scope_stats=True, work_dir=tmp_path, ring_task_window=4)
+    with Worker(config) as worker, pytest.raises(RingCapacityError):
+        worker.run(program)
+    steps = RingSteps(tmp_path)
+    assert [state["note"].split(",")[0] for state in steps.outline["states"]] == ["begins"] * 2 + ["the run stops inside it"] * 2
+    assert "4 of 4 slots, full" in steps.frame(2)["sentence"]
+
+
+def test_one_submission_that_waited_is_told_in_the_singular():
+    def program(orch):
+        for _ in range(5):
+            with orch.scope():
+                orch.submit(lambda: None, cost=10**6)
+
+    with Worker(RunConfig("sim", workers=1, ring_task_window=4)) as worker:
+        steps = RingSteps(worker.run(program, timeline=True))
+    told = [row for part in steps.frame(0)["sections"] if part["title"] == "Findings" for row in part["rows"]]
+    assert "1 submission waited for task_window of ring 1" in str(told)

@@ -1,14 +1,16 @@
 """What a run leaves on disk and what it reports: statistics, sources, timelines, events."""
 
+import contextlib
 import functools
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ren_lab import events
-from ren_lab.runtime import RingCapacityError, RunConfig, RunReport, Worker, statistics
+from ren_lab.runtime import RingCapacityError, RunConfig, RunReport, TaskError, Worker, statistics
 
 platforms = pytest.mark.parametrize("platform", ["sim", "cpu"])
 
@@ -89,11 +91,34 @@ def test_a_failed_run_keeps_what_was_recorded_and_says_so(tmp_path, failure):
         go(program, ring_task_window=4, enable_scope_stats=True, work_dir=tmp_path)
     meta, samples = read(tmp_path)
     assert meta["fatal"] is True and meta["total"] == len(samples)
+    assert all(list(sample) == SAMPLE_FIELDS for sample in samples)
     phases = [sample["phase"] for sample in samples]
     # where a submission breaks off the scopes around it have no end; a failed kernel is noticed after the last scope
     assert phases == (
         ["begin", "begin", "end", "begin", "end", "end"] if failure == "kernel" else ["begin", "begin", "end", "begin"]
     )
+    beside = tmp_path / "dfx_outputs/scope_stats/stopped.jsonl"
+    assert beside.exists() is (failure != "kernel")
+    exits = [json.loads(line) for line in beside.read_text().splitlines()] if beside.exists() else []
+    line = program.__code__.co_firstlineno + 10
+    reasons = {
+        "capacity": {
+            "error": "RingCapacityError",
+            "resource": "task_window",
+            "ring": 1,
+            "site": f"test_runtime_artifacts.py:{line}",
+            "used": 4,
+            "requested": 1,
+            "capacity": 4,
+        },
+        "program": {"error": "KeyError"},
+        "kernel": None,
+    }
+    assert [sample["stopped_by"] for sample in exits] == [reasons[failure]] * len(exits)
+    if failure == "capacity":
+        assert exits[0]["task_window_end"] - exits[0]["task_window_start"] == 4
+    go(lambda orch: None, enable_scope_stats=True, work_dir=tmp_path)
+    assert not beside.exists()  # it told of the run before
 
 
 def test_an_exception_that_the_program_survives_leaves_a_whole_file(tmp_path):
@@ -113,6 +138,34 @@ def test_an_exception_that_the_program_survives_leaves_a_whole_file(tmp_path):
     depths = [(sample["phase"], sample["depth"]) for sample in samples]
     once = [("begin", 1), ("begin", 2), ("end", 2), ("end", 1)]
     assert depths == [("begin", 0), *once, *once, ("begin", 1), ("end", 1), ("end", 0)]
+
+
+@pytest.mark.parametrize("kernel_fails", [False, True])
+def test_an_exit_that_the_program_survived_is_written_though_no_scope_follows(tmp_path, kernel_fails):
+    """Without a root scope nothing is sampled after the last one; what stops the run later did not stop it there."""
+
+    def program(orch):
+        with contextlib.suppress(KeyError), orch.scope():
+            if kernel_fails:
+                orch.submit(lambda: 1 / 0)
+            raise KeyError
+
+    config = RunConfig(platform="sim", ring_heap=1024, enable_scope_stats=True, work_dir=tmp_path)
+    with Worker(config) as worker, contextlib.suppress(TaskError):
+        worker.run(program, root=False)
+    meta, samples = read(tmp_path)
+    assert (meta["fatal"], meta["total"]) == (kernel_fails, 2)
+    assert [list(sample) for sample in samples] == [SAMPLE_FIELDS] * 2
+
+
+def test_a_run_replaces_what_another_left_in_the_same_folder(tmp_path):
+    for scopes in (5, 2):
+        report = go(
+            lambda orch, scopes=scopes: [orch.scope().__enter__().__exit__(None, None, None) for _ in range(scopes)],
+            enable_scope_stats=True,
+            work_dir=tmp_path,
+        )
+        assert len(read(report)[1]) == 2 * scopes + 2
 
 
 def test_a_file_can_be_read_while_the_run_is_on(tmp_path):
@@ -243,6 +296,51 @@ def test_the_report_adds_up(platform):
     assert report.rings[0].allocated_bytes == 2048 and report.rings[1].edges == 2 and report.rings[1].task_peak <= 3
     assert report.mapped_bytes == (65536,) * 4 and report.timeline is None and report.seconds > 0
     assert "3 tasks in 2 scopes" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "nbytes", "told"),
+    [
+        (0.0, 0, ("0 s", "0 B of 256 MiB")),
+        (2.608e-06, 1536, ("2.61 µs", "1.5 KiB of 256 MiB")),
+        (0.00790017, 1023, ("7.9 ms", "1023 B of 256 MiB")),
+        (0.9996, 1 << 20, ("1 s", "1 MiB of 256 MiB")),
+        (123.4, (1 << 28) - 1, ("123 s", "256 MiB of 256 MiB")),
+    ],
+    ids=str,
+)
+def test_the_report_tells_times_and_sizes_in_units_that_can_be_read(seconds, nbytes, told):
+    report = go(lambda orch: None)
+    ring = replace(report.rings[0], heap_bytes=1 << 28, heap_peak_bytes=nbytes)
+    text = str(replace(report, seconds=seconds, rings=(ring, *report.rings[1:])))
+    assert text.splitlines()[0].endswith(f", {told[0]}") and told[1] in text
+
+
+def test_one_of_a_thing_is_told_in_the_singular(tmp_path):
+    def program(orch):
+        orch.submit(nothing, cost=10**6)
+
+    def waiting(orch):
+        for _ in range(5):
+            with orch.scope():
+                orch.submit(nothing, cost=10**6)
+
+    def failing(orch):
+        x = np.zeros(4)
+        first = orch.submit(lambda v: 1 / 0, outputs=[x])
+        orch.submit(nothing, inputs=[x])
+        with contextlib.suppress(TaskError):
+            orch.wait(first)
+        raise KeyError
+
+    text = str(go(program, workers=1))
+    assert text.startswith("1 task in 1 scope on sim (1 lane), ") and "ring 0: 1 task, peak 1 of " in text
+    assert "  1 submission waited for task_window of ring 1" in str(go(waiting, ring_task_window=4, workers=1))
+    with pytest.raises(TaskError, match="; 1 that consumes what failed was skipped"):
+        go(lambda orch: [x := np.zeros(4), orch.submit(lambda v: 1 / 0, outputs=[x]), orch.submit(nothing, inputs=[x])])
+    with pytest.raises(KeyError) as caught:
+        go(failing)
+    assert any(note.startswith("1 kernel had raised before") for note in caught.value.__notes__)
 
 
 @platforms

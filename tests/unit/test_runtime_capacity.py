@@ -73,6 +73,47 @@ def test_a_request_larger_than_the_whole_heap_raises_at_once(platform, own_outpu
     assert (caught.value.used, caught.value.requested, caught.value.capacity) == (0, 3072, 2048)
 
 
+@pytest.mark.parametrize(
+    ("nbytes", "heap", "least"), [(20000, 8192, 32768), (1025, 1024, 2048), (16384, 8192, 16384), (8193, 8192, 16384)], ids=str
+)
+def test_a_request_larger_than_the_heap_says_which_size_takes_it(nbytes, heap, least):
+    """To split a scope makes no request smaller, so that is not advised."""
+
+    def program(orch):
+        orch.alloc(nbytes, np.int8)
+
+    with pytest.raises(RingCapacityError, match=rf"raise ring_heap \(runtime_env.ring_heap\) to at least {least}, or ") as caught:
+        go(program, ring_heap=heap)
+    assert " or split the scope" not in str(caught.value)
+    with pytest.raises(RingCapacityError):
+        go(program, ring_heap=least // 2)
+    go(program, ring_heap=least)
+
+
+@pytest.mark.parametrize("name", [None, "phase"])
+@pytest.mark.parametrize("resource", ["task_window", "heap", "dep_pool"])
+def test_a_scopes_name_stands_beside_its_line(resource, name):
+    x, y = np.zeros(4), np.zeros(4)
+
+    def program(orch):
+        for _ in range(5):
+            orch.submit(nothing, inputs=[x])
+        with orch.scope(name=name, site="here.py:7"):
+            for _ in range(9):
+                if resource == "heap":
+                    orch.alloc(1024, np.int8)
+                else:
+                    orch.submit(
+                        nothing, inputs=[x] if resource == "task_window" else [], inouts=[y] if resource == "dep_pool" else []
+                    )
+
+    sizes = {"task_window": [64, 4, 4, 4], "heap": 4096, "dep_pool": 4}
+    with pytest.raises(RingCapacityError, match=f"{resource} of ring 1") as caught:
+        go(program, **{f"ring_{resource}": sizes[resource]})
+    assert (f"(scope {name!r} at here.py:7, depth 1)" if name else "(scope at here.py:7, depth 1)") in str(caught.value)
+    assert caught.value.name == name and caught.value.line.startswith("test_runtime_capacity.py:")
+
+
 @platforms
 def test_more_held_producers_than_the_whole_pool_raise_at_once(platform):
     parts = np.zeros((6, 4))

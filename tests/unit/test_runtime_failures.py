@@ -264,6 +264,8 @@ def test_an_interrupt_ends_the_run_the_threads_and_the_file(tmp_path):
         go(program, "cpu", enable_scope_stats=True, work_dir=tmp_path)
     lines = (tmp_path / "dfx_outputs/scope_stats/scope_stats.jsonl").read_text().splitlines()
     assert '"fatal": true' in lines[0] and '"total": 2' in lines[0] and len(lines) == 3
+    beside = (tmp_path / "dfx_outputs/scope_stats/stopped.jsonl").read_text().splitlines()
+    assert len(beside) == 2 and all(line.endswith('"stopped_by": {"error": "KeyboardInterrupt"}}') for line in beside)
 
 
 def test_an_interrupt_inside_a_simulated_kernel_is_no_task_error():

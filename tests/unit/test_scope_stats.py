@@ -1,5 +1,6 @@
 """Reading scope statistics: pairs, peaks, findings, sizing, cut files, nonsense, and the plot."""
 
+import contextlib
 import copy
 import json
 import warnings
@@ -177,7 +178,8 @@ def test_where_a_stopped_run_stood(tmp_path):
     assert [s["site"] for s in stats.open_scopes()] == ["main.py:1", "main.py:9", "loop.py:2"]
     text = str(stats.findings()[0])
     assert "stopped inside the scope at loop.py:2 inside main.py:9 inside main.py:1 (depth 2, ring 2)" in text and "fatal" in text
-    assert stats.sizing()["ring_task_window"][2] == 32
+    assert stats.sizing()["ring_task_window"] == [16] * 4  # nothing is known to be too small
+    assert stats.error is None and stats.shortage is None and "sizing" not in kinds(stats)
 
 
 def test_dropped_samples_make_peaks_lower_bounds_and_orphans_harmless(tmp_path):
@@ -453,3 +455,195 @@ def test_only_a_scope_that_holds_what_it_took_is_to_be_split(tmp_path, tail, hea
     path.write_text("".join(json.dumps(line) + "\n" for line in (meta, sample | {"phase": "begin"}, end)))
     kinds = [f.kind for f in ScopeStats.load(path).findings()]
     assert "ceiling" in kinds and ("split" in kinds) is splits
+
+
+# -- runs that were stopped, from the program to the advice --------------------------------------------------------------
+
+
+def nothing(*arrays):
+    pass
+
+
+def measured(folder, program, **fields):
+    """Statistics of a run of `program`, which may be stopped."""
+    with Worker(RunConfig(platform="sim", enable_scope_stats=True, work_dir=folder, **fields)) as worker:
+        with contextlib.suppress(RingCapacityError, KeyError):
+            worker.run(program)
+    return ScopeStats.load(folder)
+
+
+def fill(resource, count):
+    """A program that wants `count` of a resource of ring 1, and the line where it asks for them."""
+    x, y = np.zeros(4), np.zeros((64, 4))
+
+    def program(orch):
+        with orch.scope(site="fill.py:2"):
+            for k in range(count):
+                if resource == "task_window":
+                    orch.submit(nothing, inputs=[x], outputs=[y[k]], site="fill.py:5")
+                elif resource == "heap":
+                    orch.alloc(1024, np.int8, site="fill.py:5")
+                else:
+                    orch.submit(nothing, inouts=[x], site="fill.py:5")
+
+    return program
+
+
+SIZES = {"task_window": 16, "heap": 16384, "dep_pool": 16}
+
+
+@pytest.mark.parametrize("resource", SIZES)
+def test_a_ring_that_ran_out_is_named_drawn_and_alone_raised(tmp_path, resource):
+    field, size = f"ring_{resource}", SIZES[resource]
+    stats = measured(tmp_path, fill(resource, 64), **{field: size})
+    short = stats.shortage
+    one = 1024 if resource == "heap" else 1
+    assert (short.resource, short.ring, short.used, short.requested, short.capacity) == (resource, 1, size, one, size)
+    assert (short.site, stats.error) == ("fill.py:5", "RingCapacityError")
+    told = {"task_window": "16 of 16 slots", "heap": "16 KiB of 16 KiB", "dep_pool": "16 of 16 edges"}[resource]
+    first = stats.findings()[0]
+    assert (first.kind, first.ring, first.resource, first.site) == ("stopped", 1, resource, "fill.py:2")
+    assert f"{told} in use" in str(first) and "fill.py:5" in str(first) and f"raise {field} of ring 1" in str(first)
+    assert [(p.occupancy, p.site) for p in stats.peaks() if (p.resource, p.ring) == (resource, 1)] == [(size, "fill.py:2")]
+    assert [sample["site"] for sample in stats.open_scopes()][1:] == ["fill.py:2"]
+    words = texts(stats.plot())
+    assert any("at capacity: ring 1: 16" in text for text in words)
+    assert sum("not used" in text for text in words) == (3 if resource == "heap" else 2 - (resource == "dep_pool"))
+    present = {f"ring_{name}": [stats.capacity(name, ring) for ring in range(4)] for name in SIZES}
+    assert stats.sizing() == {**present, field: [size, 2 * size, size, size]}
+    advice = str(finding(stats, "sizing"))
+    assert "not known" in advice and "fit" not in advice and f"RunConfig({field}={[size, 2 * size, size, size]})" in advice
+
+
+@pytest.mark.parametrize("resource", SIZES)
+def test_raising_what_ran_out_again_and_again_comes_to_an_end(tmp_path, resource):
+    sizes = {f"ring_{resource}": SIZES[resource]}
+    for turn in range(3):
+        stats = measured(tmp_path / str(turn), fill(resource, 64), **sizes)
+        assert stats.meta["fatal"] is (turn < 2)
+        sizes = stats.sizing()
+    assert stats.shortage is None and stats.open_scopes() == ()
+    assert not measured(tmp_path / "fitted", fill(resource, 64), **sizes).meta["fatal"]
+
+
+def test_a_request_larger_than_the_heap_is_sized_by_the_request(tmp_path):
+    stats = measured(tmp_path, lambda orch: orch.alloc(5000, np.float32), ring_heap=8192)
+    assert stats.sizing()["ring_heap"] == [32768, 8192, 8192, 8192]
+    text = str(stats.findings()[0])
+    assert "one request is larger than ring 0's heap (0 B of 8 KiB in use, 20 KiB more wanted" in text
+    assert text.endswith("raise ring_heap of ring 0 to at least 32768") and "split" not in text
+
+
+def test_an_error_of_the_program_says_nothing_about_sizes(tmp_path):
+    def program(orch):
+        with orch.scope():
+            orch.submit(nothing)
+            raise KeyError("mine")
+
+    stats = measured(tmp_path, program)
+    assert stats.error == "KeyError" and stats.shortage is None and "it raised KeyError" in str(stats.findings()[0])
+    assert "sizing" not in kinds(stats) and stats.sizing()["ring_task_window"] == [16384] * 4
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [None, 7, {}, {"error": 3}, {"resource": "heap", "ring": 9, "site": "a", "used": 0, "requested": 1, "capacity": 1}],
+    ids=str,
+)
+def test_a_reason_that_is_not_understood_still_marks_where_the_run_stopped(tmp_path, reason):
+    stats = load(tmp_path, [sample("begin", "a:1", 0), sample("end", "a:1", 0, (0, 3), stopped_by=reason)], fatal=True)
+    assert stats.shortage is None and stats.error is None and len(stats.open_scopes()) == len(stats.pairs()) == 1
+    assert finding(stats, "stopped").site == "a:1"
+
+
+def test_scopes_whose_end_is_not_in_the_file_are_not_called_unused(tmp_path):
+    figure = load(tmp_path, [sample("begin", "a:1", 0), sample("begin", "a:2", 1)], fatal=True).plot()
+    assert sum("not known" in text for text in texts(figure)) == 4 and not any("not used" in text for text in texts(figure))
+
+
+def test_a_high_water_at_the_capacity_is_no_ceiling(tmp_path):
+    """Five scopes of six tasks: in use were six at every exit, and what was in use between is only bounded."""
+    x, rows = np.zeros(8), np.zeros((30, 8))
+
+    def program(orch):
+        for k in range(0, 30, 6):
+            with orch.scope():
+                for row in rows[k : k + 6]:
+                    orch.submit(nothing, inputs=[x], outputs=[row])
+
+    stats = measured(tmp_path, program, ring_task_window=8)
+    (peak,) = [peak for peak in stats.peaks() if peak.resource == "task_window"]
+    assert (peak.occupancy, peak.bound) == (6, 8)
+    assert "ceiling" not in kinds(stats) and "healthy" not in kinds(stats)
+    near = finding(stats, "near")
+    assert "may have reached" in str(near) and "at most 8 of 8" in str(near) and "6 for certain" in str(near)
+    assert stats.sizing()["ring_task_window"][1] == 8
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+def test_the_advice_against_an_imbalance_can_be_followed(tmp_path, depth):
+    text = str(finding(load(tmp_path, busy(depth, "a:1", (0, 12))), "imbalance"))
+    out, deeper = "further out" in text or "flatten" in text, "open scopes" in text or "further in" in text
+    assert (out, deeper) == (depth > 0, depth < 3)
+
+
+# -- folders -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_work_folder_stands_for_the_file_in_it(tmp_path):
+    path = tmp_path / "dfx_outputs" / "scope_stats" / "scope_stats.jsonl"
+    path.parent.mkdir(parents=True)
+    write(path, ONE)
+    assert [ScopeStats.load(given).source for given in (tmp_path, path.parent, path)] == [path] * 3
+
+
+def test_a_folder_without_statistics_says_what_it_lacks(tmp_path):
+    write(tmp_path / "other.jsonl", ONE)
+    with pytest.raises(FileNotFoundError, match="is a folder without dfx_outputs/scope_stats/scope_stats.jsonl; give") as caught:
+        ScopeStats.load(tmp_path)
+    assert "Errno" not in str(caught.value)
+
+
+# -- what lies where in the plot -----------------------------------------------------------------------------------------
+
+
+def pictures(tmp_path):
+    one = load(tmp_path, [sample("begin", "p.py:31", 0), sample("end", "p.py:31", 0, (0, 16), (0, 2048), (0, 3), 5)])
+    streams = []
+    for k in range(50):
+        streams.append(sample("begin", "s.py:9", 2, (0, k // 4), deps=(k, k + 3)))
+        streams.append(sample("end", "s.py:9", 2, (0, (k + 1) // 4), deps=(k + 1, k + 4)))
+    many = load(tmp_path, streams, task_window_max=[64, 4, 16, 4], dep_pool_max=[4, 4, 7, 4])
+    return {"one scope at capacity": one, "two scopes": load(tmp_path, ONE), "many": many}
+
+
+@pytest.mark.parametrize("which", ["one scope at capacity", "two scopes", "many"])
+def test_no_words_lie_on_data_lines_or_other_words(tmp_path, which):
+    figure = pictures(tmp_path)[which].plot()
+    figure.canvas.draw()
+    for axis in figure.axes:
+        boxes = [text.get_window_extent() for text in axis.texts if text.get_text() != "not used"]
+        for k, box in enumerate(boxes):
+            assert not any(box.overlaps(other) for other in boxes[k + 1 :]), [text.get_text() for text in axis.texts]
+        for line in axis.lines:
+            if line.get_linestyle() == "--" and len(set(line.get_ydata())) == 1:  # a capacity: the whole width
+                y = axis.transData.transform((0, line.get_ydata()[0]))[1]
+                inside = [box for box in boxes if box.x0 < axis.bbox.x1]
+                assert not any(box.y0 < y < box.y1 for box in inside)
+            for x, y in axis.transData.transform(np.column_stack([line.get_xdata(orig=False), line.get_ydata(orig=False)])):
+                if line.get_marker() not in (None, "None", ""):
+                    assert not any(box.contains(x, y) for box in boxes)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 11, 200])
+def test_ticks_are_scopes(tmp_path, count):
+    samples = [line for k in range(count) for line in busy(0, f"a:{k}", (4 * k, 4 * k + 4))]
+    figure = load(tmp_path, samples, fatal=True).plot()
+    left, right = figure.axes[-1].get_xlim()
+    shown = [tick for tick in figure.axes[-1].get_xticks() if left <= tick <= right]
+    assert shown and all(tick == int(tick) and 0 <= tick < count for tick in shown)
+
+
+def test_a_peaks_words_tell_the_bound_beside_what_is_certain(tmp_path):
+    words = "\n".join(texts(load(tmp_path, ONE).plot()))
+    assert "ring 1: 15 at a.py:2 (in between at most 16)" in words and "ring 1: 10 at a.py:2 (in between at most 13)" in words
