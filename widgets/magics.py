@@ -59,6 +59,8 @@ def _display(*things: Any, **options: Any) -> None:
 
 def _options(line: str) -> tuple[str, str | None]:
     """Name of the recording, and the file of its page or None; IPython's `UsageError` for anything else."""
+    from ren_lab.lens.page import page_target
+
     error: type[Exception] = sys.modules["IPython.core.error"].UsageError
     words = shlex.split(line)
     page = None
@@ -67,6 +69,10 @@ def _options(line: str) -> tuple[str, str | None]:
         if at + 1 == len(words):
             raise error(f"--save needs a file: {_USAGE}")
         page = words[at + 1]
+        try:
+            page_target(page)  # before the cell runs, which may take long
+        except (OSError, ValueError) as why:
+            raise error(f"--save {page}: {why}") from None
         del words[at : at + 2]
     if len(words) > 1 or words and not words[0].isidentifier():
         raise error(f"{' '.join(words)!r} is not understood: {_USAGE}")

@@ -7,7 +7,11 @@ const HELP = [
   ["Esc", "select nothing"], ["?", "this help"],
 ];
 const WINDOW = 300; // states listed at once
-const SMALLEST = 0.8; // a picture is not made smaller than this to fit
+// Words are still read at a half of their size: a picture that would have to be smaller to be seen whole is fitted to the width
+// alone, as readers scroll downwards anyway.
+const LEGIBLE = 0.5;
+const COMFORTABLE = 0.8;
+const SMALLEST = 0.3; // of a picture that is fitted to the width
 
 const make = (tag, attributes = {}, ...children) => {
   const element = document.createElement(tag);
@@ -31,6 +35,7 @@ function render({ model, el }) {
   let shown = null; // the frame on the screen
   let shownKey = "";
   let zoom = 0; // 0: fit
+  let whole = false; // fit all of it, however small
   const open = new Set(); // quiet stretches that are unfolded, by their first state
   let timer = 0;
   let hits = [];
@@ -316,11 +321,8 @@ function render({ model, el }) {
     if (selected) {
       for (const element of [...byKey(selected), ...picture.querySelectorAll(`[data-select="${CSS.escape(selected)}"]`)])
         element.classList.add("sel");
-      const line = text.querySelector(`[data-line="${CSS.escape(selected)}"]`);
-      if (line) {
-        line.classList.add("sel");
-        text.scrollTop = clamp(line.offsetTop - text.offsetTop - text.clientHeight / 2, 1e9);
-      }
+      text.querySelector(`[data-line="${CSS.escape(selected)}"]`)?.classList.add("sel");
+      showLine();
     }
     const words = model.get("search").trim().toLowerCase();
     if (search.value.trim().toLowerCase() !== words) search.value = model.get("search");
@@ -329,6 +331,12 @@ function render({ model, el }) {
     if (words) for (const line of text.children) line.classList.toggle("hit", line.textContent.toLowerCase().includes(words));
     search.title = words ? `${hits.length} found` : "";
     root.dataset.hits = hits.length;
+  }
+  function showLine() {
+    const line = text.querySelector(".sel");
+    if (!line) return;
+    if (picture.contains(text)) reveal(line);
+    else text.scrollBy(0, line.getBoundingClientRect().top - text.getBoundingClientRect().top - text.clientHeight / 2);
   }
   function nextHit() {
     const at = hits.findIndex((vertex) => keyOf(vertex) === model.get("selected"));
@@ -349,6 +357,7 @@ function render({ model, el }) {
     if (cards.has(key)) {
       fillSections(about, cards.get(key));
       about.dataset.card = selected;
+      showLine(); // the card took some of its room
     } else if (!asked.has(key)) {
       asked.add(key);
       const [step, rewrite] = [clamp(model.get("step"), Math.max(last, 0)), model.get("rewrite")];
@@ -359,21 +368,25 @@ function render({ model, el }) {
   // size
 
   function scale(by) {
-    zoom = by ? clamp((zoom || fitted()) * by * 100, 800) / 100 : zoom ? 0 : fitted(0.05);
+    if (by) zoom = clamp((zoom || fitted(main())) * by * 100, 800) / 100;
+    whole = !by && !zoom && !whole;
+    if (!by) zoom = 0;
     resize();
   }
-  function fitted(smallest = SMALLEST) {
-    const svg = own.querySelector("svg") || picture.querySelector("svg:last-of-type");
+  const main = () => own.querySelector("svg") || [...picture.querySelectorAll("svg")].at(-1);
+  function fitted(svg) { // the mode stays from step to step, so this is asked anew for each
     if (!svg) return 1;
     const { width, height } = svg.viewBox.baseVal;
-    return Math.max(smallest, Math.min(1, (picture.clientWidth - 14) / width, (picture.clientHeight - 14) / height));
+    const across = Math.min(1, (picture.clientWidth - 14) / width);
+    const all = Math.min(across, (picture.clientHeight - 14) / height);
+    if (whole && svg === main()) return Math.max(0.05, all);
+    if (own.contains(svg) && all >= LEGIBLE) return all;
+    return Math.max(SMALLEST, own.contains(svg) ? Math.min(COMFORTABLE, across) : across);
   }
   function resize() {
-    const fit = zoom || fitted();
     for (const svg of picture.querySelectorAll("svg")) {
-      const inOwn = own.contains(svg);
       const { width, height } = svg.viewBox.baseVal;
-      const at = inOwn ? fit : zoom || Math.max(SMALLEST * 0.85, Math.min(1, (picture.clientWidth - 14) / width));
+      const at = zoom || fitted(svg);
       svg.setAttribute("width", width * at);
       svg.setAttribute("height", height * at);
     }

@@ -2,6 +2,7 @@
 
 import re
 import threading
+from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,32 @@ import traitlets
 
 from ren_lab.lens import theme
 from ren_lab.lens.display import failure_html
-from ren_lab.lens.drawing import patched, style_sheet
+from ren_lab.lens.drawing import patched, standalone, style_sheet
 from ren_lab.lens.pass_steps import FOLDS, PassSteps
 from ren_lab.lens.ring_steps import RingSteps
 from ren_lab.lens.schedule_steps import ScheduleSteps
 from ren_lab.lens.stepping import StepSource, plain_text, static_html, to_json
 
 _HERE = Path(__file__).parent
+_SHORTEST = 60  # milliseconds between states
+_VERTEX = re.compile(r'<g class="v [^"]*" data-key="([^"]*)"(?: data-select="([^"]*)")?(.*?)</g>', flags=re.DOTALL)
 _INLINED = 600_000  # characters of frames that go along at once, so that a saved notebook can be stepped without a kernel
 
 
 def _css() -> str:
     return "\n".join([theme.style_sheet(), style_sheet(), (_HERE / "stepper.css").read_text("utf-8")])
+
+
+def _vertices(*pictures: str) -> Iterator[tuple[str, str]]:
+    """The vertices of some pictures: the key that selects each, and its words."""
+    for picture in pictures:
+        for match in _VERTEX.finditer(picture):
+            yield unescape(match[2] or match[1]), unescape(re.sub(r"<[^>]*>", " ", f"<g{match[3]}"))
+
+
+def _keys_of(outline: dict[str, Any], frame: dict[str, Any]) -> set[str]:
+    drawn = {key for key, _ in _vertices(*outline["pictures"], *frame["pictures"])}
+    return drawn | {key for key, _, _ in frame["lines"]}
 
 
 class Stepper(anywidget.AnyWidget):
@@ -32,9 +47,12 @@ class Stepper(anywidget.AnyWidget):
 
     Attributes:
         step: the state that is shown, from 0; set it to go there.
+        rewrite: the rewrite within it, from 1; 0 is the whole of it.
         selected: key of the selected vertex, or empty.
+        fold: how large graphs are folded; the names are in `outline["folds"]`.
+        focus: key of the vertex whose neighbourhood is shown, or empty for everything.
         search: what is searched for.
-        playing: whether it goes on by itself, every `interval` milliseconds.
+        playing: whether it goes on by itself, every `interval` milliseconds, of which there must be at least 60.
         progress: share of the layout that is done, 0 to 1; large programs are laid out in the background.
     """
 
@@ -53,9 +71,11 @@ class Stepper(anywidget.AnyWidget):
     outline = traitlets.Dict().tag(sync=True)
     frames = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, source: StepSource, step: int = 0, **state: Any) -> None:
+    def __init__(self, source: StepSource, step: int | None = None, **state: Any) -> None:
         self._source = source
         outline = source.outline
+        step = outline.get("start", 0) if step is None else step
+        self._accepted = {""}  # keys that were looked up once: a vertex stays selected in states that fold it away
         self._last = max(len(outline["states"]) - 1, 0)
         super().__init__(outline=outline, frames=self._first_frames(outline), step=step, **state)
         self.on_msg(self._asked)
@@ -87,9 +107,33 @@ class Stepper(anywidget.AnyWidget):
     @traitlets.validate("rewrite")
     def _valid_rewrite(self, proposal: Any) -> int:
         value = proposal["value"]
-        if value < 0:
-            raise traitlets.TraitError(f"there is no rewrite {value}; give 0 (the whole step) or more")
-        return min(value, self._rewrites(self.step))
+        count = self._rewrites(self.step)
+        if not 0 <= value <= count:
+            has = f"0 (the whole step) to {count}" if count else "0: the step has no rewrites"
+            raise traitlets.TraitError(f"step {self.step} has no rewrite {value}; give {has}")
+        return int(value)
+
+    @traitlets.validate("interval")
+    def _valid_interval(self, proposal: Any) -> int:
+        if proposal["value"] < _SHORTEST:
+            raise traitlets.TraitError(f"interval is {proposal['value']}; give at least {_SHORTEST} milliseconds")
+        return int(proposal["value"])
+
+    @traitlets.validate("selected", "focus")
+    def _valid_key(self, proposal: Any) -> str:
+        key = proposal["value"]
+        if key not in self._accepted and not self._known(key):
+            told = f"no state has a vertex with the key {key!r}; `find(text)` gives the keys of the present one, '' is none"
+            raise traitlets.TraitError(f"{proposal['trait'].name}: {told}")
+        self._accepted.add(key)
+        return str(key)
+
+    def _known(self, key: str) -> bool:
+        """Whether some state has the vertex, the present one or another."""
+        if key in _keys_of(self.outline, self._source.frame(*self._where)):
+            return True
+        states = range(max(len(self.outline["states"]), 1))
+        return any(key in _keys_of(self.outline, self._source.frame(state, 0, self.fold)) for state in states)
 
     @traitlets.validate("fold")
     def _valid_fold(self, proposal: Any) -> str:
@@ -134,17 +178,22 @@ class Stepper(anywidget.AnyWidget):
     def find(self, text: str) -> list[str]:
         """Keys of the vertices of the present state that hold a text, as the search in the browser finds them."""
         frame = self._source.frame(*self._where)
-        found = []
-        for picture in (*self.outline["pictures"], *frame["pictures"]):
-            for match in re.finditer(r'<g class="v [^"]*" data-key="([^"]*)"(.*?)</g>', picture, flags=re.DOTALL):
-                if text.lower() in unescape(re.sub(r"<[^>]*>", " ", f"<g{match[2]}")).lower():
-                    found.append(unescape(match[1]))
-        return found
+        vertices = _vertices(*self.outline["pictures"], *frame["pictures"])
+        return list(dict.fromkeys(key for key, words in vertices if text.lower() in words.lower()))
 
-    def svg(self) -> str:
-        """The pictures of the present state as SVG; their style sheet is that of `ren_lab.lens.drawing`."""
+    def svg(self, theme: str = "light") -> str:
+        """The pictures of the present state as the text of one SVG file, in the theme "light" or "dark".
+
+        Styles are inside, so that the file looks alike wherever it is opened: `Path("step.svg").write_text(stepper.svg())`.
+
+        Raises:
+            ValueError: there is no such theme, or the state has no picture, only text (`print(stepper)`).
+        """
         frame = self._source.frame(*self._where)
-        return "\n".join(patched(picture, frame["patch"]) for picture in (*self.outline["pictures"], *frame["pictures"]))
+        pictures = [patched(picture, frame["patch"]) for picture in (*self.outline["pictures"], *frame["pictures"])]
+        if not pictures:
+            raise ValueError(f"step {self.step} has no picture, only text; print the stepper")
+        return standalone(pictures, frame["sentence"], theme)
 
     def __str__(self) -> str:
         return plain_text(self._source, *self._where)
@@ -172,12 +221,12 @@ class PassStepper(Stepper):
     Args:
         trace: a `Trace`, a recording, an exception that carries a trace, or pass records of any pipeline with `number`,
             `name`, `before`, `after`, `rewrites` and `seconds`.
-        step: where to begin.
+        step: where to begin; by default at the first state, or where it broke off.
     """
 
     FOLDS = tuple(name for name, _ in FOLDS)
 
-    def __init__(self, trace: Any, step: int = 0, **state: Any) -> None:
+    def __init__(self, trace: Any, step: int | None = None, **state: Any) -> None:
         source = trace if isinstance(trace, PassSteps) else PassSteps.of(trace)
         self._steps = source
         super().__init__(source, step, **state)
@@ -204,10 +253,10 @@ class ScheduleStepper(Stepper):
 
     Args:
         trace: a `Trace`, a recording, or an exception that carries a trace.
-        step: where to begin.
+        step: where to begin; by default at the first state, or where it broke off.
     """
 
-    def __init__(self, trace: Any, step: int = 0, **state: Any) -> None:
+    def __init__(self, trace: Any, step: int | None = None, **state: Any) -> None:
         super().__init__(trace if isinstance(trace, ScheduleSteps) else ScheduleSteps(trace), step, **state)
 
 
@@ -216,9 +265,9 @@ class RingPlayer(Stepper):
 
     Args:
         run: a `ScopeStats`, the path of a scope statistics file, or the `RunReport` of a run.
-        step: where to begin.
+        step: where to begin, by default at the first moment.
     """
 
-    def __init__(self, run: Any, step: int = 0, **state: Any) -> None:
+    def __init__(self, run: Any, step: int | None = None, **state: Any) -> None:
         state.setdefault("interval", 150)
         super().__init__(run if isinstance(run, RingSteps) else RingSteps(run), step, **state)

@@ -73,6 +73,24 @@ def _captured(thing: Any) -> str:
     return trace_html(thing.explain())
 
 
+def _item(thing: Any) -> str:
+    from ren_lab.lens.page import item_html
+
+    return item_html(thing)
+
+
+def _item_line(thing: Any, printer: Any, cycle: bool) -> None:
+    from ren_lab.lens.text import item_line
+
+    printer.text(f"<item {item_line(thing)}>")
+
+
+def _rule_line(thing: Any, printer: Any, cycle: bool) -> None:
+    from ren_lab.lens.text import brief
+
+    printer.text(f"<{thing.rule}: {brief(thing.old)} → {brief(thing.new)}>")
+
+
 def _report(thing: Any) -> str:
     from ren_lab.lens.timeline_plot import report_html
 
@@ -102,21 +120,25 @@ def register_displays(ip: Any = None) -> bool:
     # the note that fonts are being indexed, on a machine's first plot, would look like a fault under a cell
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     from ren_lab.engine import Program
+    from ren_lab.events import RuleFired
     from ren_lab.ir import Node
     from ren_lab.jit import Plan
     from ren_lab.memory import MemoryPlan
     from ren_lab.poly import Poly
     from ren_lab.ring import RingSpec
     from ren_lab.runtime import RunReport
-    from ren_lab.schedule import Schedule
+    from ren_lab.schedule import Schedule, ScheduledKernel
 
     views: dict[type, View] = {
         Poly: _poly, Node: _node, Schedule: _schedule, MemoryPlan: _plan, Program: _program, RingSpec: _ring,
-        Plan: _captured, RunReport: _report,
+        Plan: _captured, RunReport: _report, ScheduledKernel: _item,
     }  # fmt: skip
     formatter = ip.display_formatter.formatters["text/html"]
     for shown_type, view in views.items():
         formatter.for_type(shown_type, _guarded(view))
+    # lists and tuples of these are shown by this formatter too, one line for each
+    ip.display_formatter.formatters["text/plain"].for_type(ScheduledKernel, _item_line)
+    ip.display_formatter.formatters["text/plain"].for_type(RuleFired, _rule_line)
     # graphviz would look for a program `dot` and raise where there is none
     for name in ("Digraph", "Graph"):
         ip.display_formatter.mimebundle_formatter.for_type_by_name("graphviz.graphs", name, _digraph)

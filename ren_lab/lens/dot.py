@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from ren_lab.lens.theme import FONT
+from ren_lab.lens.theme import FONT, ROLES
 from ren_lab.options import current
 
 TIMEOUT_SECONDS = 30.0
@@ -127,6 +127,7 @@ def embeddable(drawing: str, name: str) -> str:
     root = ElementTree.fromstring(drawing)
     for element in list(root.iter()):
         _unwrap_links(element)
+        _stretch_arrow(element)
     for element in root.iter():
         element.tag = element.tag.removeprefix(f"{{{_SVG}}}")
         for attribute in list(element.attrib):
@@ -160,3 +161,19 @@ def _unwrap_links(element: ElementTree.Element) -> None:
     assert holder is not None
     element.remove(holder)
     element.extend(wrapper)
+
+
+_ARROWS = frozenset(f"role_{name}" for name, style in ROLES.items() if style.shape == "cds")
+
+
+def _stretch_arrow(element: ElementTree.Element) -> None:
+    """Draw an arrow-shaped vertex as high as the box that edges end at: Graphviz draws 2/3 of it, and edges stop short."""
+    if _ARROWS.isdisjoint(element.attrib.get("class", "").split()):
+        return
+    for outline in element.findall(f"{{{_SVG}}}polygon"):
+        if outline.attrib.get("stroke", "none") == "none":  # the background of a badge
+            continue
+        points = [tuple(map(float, pair.split(","))) for pair in outline.attrib["points"].split()]
+        heights = [y for _, y in points]
+        middle = (min(heights) + max(heights)) / 2
+        outline.attrib["points"] = " ".join(f"{x:.2f},{middle + 1.5 * (y - middle):.2f}" for x, y in points)

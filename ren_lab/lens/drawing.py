@@ -4,7 +4,7 @@ The style sheet that goes with it is made from the theme, so the pictures look l
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape, unescape
 from typing import Any
@@ -179,6 +179,34 @@ def style_sheet() -> str:
     return "\n".join(out)
 
 
+_BETWEEN = 12.0  # pixels between pictures in one file
+
+
+def standalone(pictures: Sequence[str], title: str, theme_name: str = "light") -> str:
+    """One SVG file of some pictures, one under the other, which looks alike wherever it is opened.
+
+    Its style sheet is inside, with the colours of the theme "light" or "dark" in place of variables: programs that are not
+    browsers know none.
+    """
+    colours = theme.theme(theme_name)
+    sheet = re.sub(r"var\(--ren-([a-z-]+)\)", lambda match: colours[match[1].replace("-", "_")], style_sheet())
+    sizes = [tuple(float(side) for side in _VIEW_BOX.search(picture).groups()) for picture in pictures]  # type: ignore[union-attr]
+    width = max((wide for wide, _ in sizes), default=1.0)
+    y, placed = 0.0, []
+    for (wide, high), picture in zip(sizes, pictures, strict=True):
+        placed.append(picture.replace("<svg ", f'<svg x="{(width - wide) / 2:g}" y="{y:g}" ', 1))
+        y += high + _BETWEEN
+    height = max(y - _BETWEEN, 1.0)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" '
+        f'role="img" aria-label="{escape(title)}"><title>{escape(title)}</title><style>{escape(sheet, quote=False)}</style>'
+        f'<rect width="100%" height="100%" fill="{colours["background"]}"/>{"".join(placed)}</svg>\n'
+    )
+
+
+_VIEW_BOX = re.compile(r'<svg [^>]*viewBox="0 0 ([0-9.]+) ([0-9.]+)"')
+
+
 def patched(svg: str, patch: Mapping[str, Mapping[str, Any]]) -> str:
     """A picture with a frame's patch applied: what a stepper's script does, for places without scripts."""
 
@@ -203,4 +231,4 @@ def patched(svg: str, patch: Mapping[str, Mapping[str, Any]]) -> str:
     return re.sub(r'(<\w+[^>]* data-key="([^"]*)"[^>]*>)([^<]*)', change, svg)
 
 
-__all__ = ["draw", "open_svg", "patched", "style_sheet"]
+__all__ = ["draw", "open_svg", "patched", "standalone", "style_sheet"]

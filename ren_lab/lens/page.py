@@ -23,7 +23,7 @@ from ren_lab.lens.markup import (
     table,
     time_text,
 )  # fmt: skip
-from ren_lab.lens.text import headline, lines_text, memory_text, schedule_headline, trace_headline
+from ren_lab.lens.text import headline, item_line, lines_text, memory_text, schedule_headline, trace_headline
 from ren_lab.lens.theme import format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from ren_lab.lens.trace import MemoryView, ScheduleView, Trace
     from ren_lab.poly import Poly
     from ren_lab.ring import RingSpec
+    from ren_lab.schedule import ScheduledKernel
 
+_PAGE_ENDINGS = (".html", ".htm")
 _PROGRAMS = 40
 _DETAILED = 12  # realizations that the page of a recording shows in full
 
@@ -157,6 +159,14 @@ def _programs(programs: Sequence[dict[str, Any]], kernels: Sequence[dict[str, An
 def schedule_html(schedule: "ScheduleView") -> str:
     """A schedule in a notebook."""
     return fragment(f"<p>Schedule of {escape(schedule_headline(schedule))}</p>", safely(lambda: graph_picture(schedule.view())))
+
+
+def item_html(item: "ScheduledKernel") -> str:
+    """An item of a schedule in a notebook: what it fills and reads and, of a kernel, the graph of its body."""
+    from ren_lab.lens.graph_view import graph_view
+
+    head, body = f"<p>{escape(item.kind)} {escape(item_line(item))}</p>", item.ast
+    return fragment(head, safely(lambda: graph_picture(graph_view(body)))) if body is not None else fragment(head)
 
 
 def kernel_html(kernel: "KernelRecord") -> str:
@@ -383,16 +393,47 @@ def ring_html(ring: "RingSpec") -> str:
 # files
 
 
+def page_target(path: str | os.PathLike[str]) -> Path:
+    """Where a page is to be written; asked before it is made, which may take seconds.
+
+    Raises:
+        ValueError: its name does not end in .html or .htm.
+        FileNotFoundError: the folder does not exist.
+    """
+    target = Path(path)
+    if target.suffix.lower() not in _PAGE_ENDINGS:
+        raise ValueError(
+            f"{target.name!r} does not end in {' or '.join(_PAGE_ENDINGS)}: what is saved here is one HTML page with every picture "
+            f"inside. Save {target.stem + '.html'!r}. A single picture as DOT is `trace.passes[i].to_graphviz().source`; as SVG, "
+            "PDF or PNG, with Graphviz installed, `trace.passes[i].to_graphviz().render(format=...)`; a stepper's `svg()` is SVG"
+        )
+    return _in_folder(target)
+
+
+def _in_folder(target: Path) -> Path:
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the folder {str(target.parent)!r} does not exist; create it, then save {target.name!r} again")
+    return target
+
+
 def write_page(path: str | os.PathLike[str], text: str) -> None:
     """Write a page so that its file is either the old one or the new one, never a part.
+
+    Raises:
+        ValueError, FileNotFoundError: as for `page_target`.
+        OSError: it can't be written; nothing is left behind.
+    """
+    write_whole(page_target(path), text)
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file of any kind in the same way.
 
     Raises:
         FileNotFoundError: the folder does not exist.
         OSError: it can't be written; nothing is left behind.
     """
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"the folder {str(target.parent)!r} does not exist; create it, then save {target.name!r} again")
+    target = _in_folder(Path(path))
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         draft.write_text(text, encoding="utf-8")

@@ -21,7 +21,7 @@ from ren_lab.lens.picture import GraphView, Vertex
 from ren_lab.lens.provenance import Moment, Provenance, continuity, same_operation
 from ren_lab.lens.regroup import regroup
 from ren_lab.lens.stepping import LINES_SHOWN, Frame, Section, section, state, within
-from ren_lab.lens.text import expression, lines_text
+from ren_lab.lens.text import brief, lines_text, sentence
 from ren_lab.lens.theme import format_count, format_seconds
 
 FOLDS = (
@@ -129,14 +129,18 @@ class PassSteps:
         passes: the records.
         trail: knows the user's lines and histories; by default histories alone.
         error: a `Failure`, or None.
+        graph: what went in, for the case that no pass came to its end.
         title: what the stepper says it shows.
     """
 
-    def __init__(self, passes: Iterable[Any], *, trail: Provenance | None = None, error: Any = None, title: str = "") -> None:
+    def __init__(
+        self, passes: Iterable[Any], *, trail: Provenance | None = None, error: Any = None, graph: Any = None, title: str = ""
+    ) -> None:
         self._passes = [_Pass.of(record) for record in passes]
         graphs = [p for p in self._passes if p.graphs]
         self._trail = trail or (Provenance({}, graphs) if len(graphs) == len(self._passes) else None)
         self._error = error
+        self._input = self._passes[0].before if self._passes else graph
         self._title = title or format_count(len(self._passes), "pass", "passes")
         self._lock = threading.RLock()
         self._views: dict[str, list[GraphView]] = {}
@@ -164,7 +168,7 @@ class PassSteps:
             trail = source.provenance if hasattr(source, "provenance") else None
             count = format_count(len(source.passes), "pass", "passes")
             title = f"{count}; {trace_headline(source)}" if hasattr(source, "provenance") else ""
-            return cls(source.passes, trail=trail, error=error, title=title)
+            return cls(source.passes, trail=trail, error=error, graph=getattr(source, "graph", None), title=title)
         if isinstance(source, Iterable):
             return cls(source)
         raise TypeError(f"a {type(source).__name__} has no passes; give a Trace, a Recording or a list of pass records")
@@ -174,8 +178,12 @@ class PassSteps:
     @property
     def count(self) -> int:
         """How many steps there are."""
-        broke = self._error is not None and self._error.graph is not None
-        return len(self._passes) + 1 + broke
+        return len(self._passes) + 1 + self._broke
+
+    @property
+    def _broke(self) -> bool:
+        """Whether a pass broke off, which has a step of its own."""
+        return self._error is not None and self._error.graph is not None
 
     @property
     def nodes(self) -> int:
@@ -196,9 +204,10 @@ class PassSteps:
             states.append(state(f"{p.number} {p.name}", note, badges=badges, quiet=p.quiet, rewrites=len(p.rewrites)))
         if self.count > len(states):
             states.append(state(f"✗ {self._error.number} {self._error.name}", "broke off", alert=True))
-        folds = [list(fold) for fold in FOLDS] if any(p.graphs for p in self._passes) else []
+        folds = [list(fold) for fold in FOLDS] if any(map(self._graphs_at, range(len(self._passes) + 1))) else []
         return {
             "kind": "pass", "title": self._title, "what": "pass", "states": states, "folds": folds, "pictures": [],
+            "start": self.count - 1 if self._broke else 0,
         }  # fmt: skip
 
     def frame(self, step: int, rewrite: int = 0, fold: str = "", focus: str = "") -> Frame:
@@ -207,7 +216,7 @@ class PassSteps:
             raise ValueError(f"there is no fold {fold!r}; choose one of {', '.join(map(repr, _ABOVE))}")
         step = within(step, self.count)
         if step > len(self._passes):
-            return self._broken()
+            return self._broken
         p = self._passes[step - 1] if step else None
         rewrite = within(rewrite, len(p.rewrites) + 1) if p is not None else 0
         frame: Frame = {"sentence": self._sentence(step, rewrite), "pictures": [], "patch": {}, "sections": [], "lines": []}
@@ -228,8 +237,10 @@ class PassSteps:
     def card(self, key: str, step: int, rewrite: int = 0, fold: str = "", focus: str = "") -> list[Section]:
         """What is known of a vertex: the operation and its type, where it comes from, what it came from and became."""
         step = within(step, self.count)
-        if not key or step > len(self._passes) or not self._graphs_at(step):
+        if not key or step <= len(self._passes) and not self._graphs_at(step):
             return []
+        if step > len(self._passes):
+            return self._card_of_given(key)
         rewrite = within(rewrite, len(self._passes[step - 1].rewrites) + 1) if step else 0
         view = self._view(step, rewrite, fold, focus)[0]
         vertex = next((v for v in view.vertices if v.key == key), None)
@@ -244,6 +255,14 @@ class PassSteps:
         about = section(f"{node.op.name} {second_line(node)}".rstrip() + mark, rows=self._node_rows(node, step, vertex))
         return [about, section("History", rows=life)] if life else [about]
 
+    def _card_of_given(self, key: str) -> list[Section]:
+        vertex = next((v for v in self._given.vertices if v.key == key), None)
+        node = next((n for n, known in self._given.keys.items() if known == key), None)
+        if node is None:
+            return [] if vertex is None else [section(f"{vertex.op}, a group", rows=_group_rows(vertex))]
+        rows = self._node_rows(node, len(self._passes), vertex)
+        return [section(f"{node.op.name} {second_line(node)}".rstrip(), rows=rows)]
+
     def prepare(self, progress: Callable[[float], Any] = lambda share: None, fold: str = "") -> None:
         """Make the pictures of every pass and lay them out together; `progress` is told the share that is done."""
         for step in range(len(self._passes) + 1):
@@ -256,18 +275,16 @@ class PassSteps:
     # text
 
     def _graphs_at(self, step: int) -> bool:
-        if not self._passes:
-            return False
-        return isinstance(self._passes[0].before if step == 0 else self._passes[step - 1].after, Node)
+        return isinstance(self._input if step == 0 else self._passes[step - 1].after, Node)
 
     def _graph(self, step: int, rewrite: int = 0) -> Node:
         if step == 0:
-            return self._passes[0].before
+            return self._input
         p = self._passes[step - 1]
         return _partial(p, rewrite)[0] if 0 < rewrite < len(p.rewrites) else p.after
 
     def _sentence(self, step: int, rewrite: int) -> str:
-        if not self._passes:
+        if self._input is None:
             return "There are no passes: nothing was compiled."
         if step == 0:
             return "What went in."
@@ -282,17 +299,22 @@ class PassSteps:
         return told
 
     def _text(self, step: int, rewrite: int) -> list[list[str]]:
-        if not self._passes:
+        if self._input is None:
             return []
         if step == 0:
-            told = [("", line) for line in str(self._passes[0].before).splitlines()]
+            told = [("", line) for line in str(self._input).splitlines()]
         else:
             told = self._passes[step - 1].diff_at(rewrite)
         return _cut([["", mark, line] for mark, line in told])
 
+    @cached_property
+    def _given(self) -> GraphView:
+        """The graph that the pass which broke off was given."""
+        return graph_view(self._error.graph, origins=self._stage(len(self._passes)))
+
+    @cached_property
     def _broken(self) -> Frame:
-        error = self._error
-        view = graph_view(error.graph)
+        error, view = self._error, self._given
         fired = (
             [section("Rewrites before it broke", rows=[(f.rule, f.equation) for f in error.rewrites[-20:]])]
             if error.rewrites
@@ -328,7 +350,7 @@ class PassSteps:
     def _picture(self, step: int, fold: str) -> GraphView:
         above = _ABOVE[fold]
         if step == 0:
-            return _folded(graph_view(self._passes[0].before, origins=self._stage(0), fold_above=above), fold)
+            return _folded(graph_view(self._input, origins=self._stage(0), fold_above=above), fold)
         p = self._passes[step - 1]
         before = self._keys_before(step)
         origins = {**self._stage(step - 1), **self._stage(step)}
@@ -358,7 +380,7 @@ class PassSteps:
         if node is None:  # not in this graph, or not yet: everything, then
             return self._chain(step, fold), self._layout(step, fold)
         if step == 0:
-            near = graph_view(self._passes[0].before, origins=self._stage(0), focus=node)
+            near = graph_view(self._input, origins=self._stage(0), focus=node)
         else:
             p = self._passes[step - 1]
             near = pass_graph(p.before, p.after, p.mapping, origins=self._stage(step), focus=node, keys=self._keys_before(step))
@@ -425,8 +447,8 @@ class PassSteps:
 def _folding(title: str, whole: bool, focus: str) -> str:
     """What a picture's title says beyond the sentence of its pass."""
     if focus:
-        return f" {title.partition('; ')[0]}."
-    return f" {title}." if whole else f" Folded{title.partition(', folded')[2]}." if ", folded" in title else ""
+        return f" {sentence(title.partition('; ')[0])}"
+    return f" {sentence(title)}" if whole else f" Folded{title.partition(', folded')[2]}." if ", folded" in title else ""
 
 
 def _folded(view: GraphView, fold: str) -> GraphView:
@@ -479,18 +501,11 @@ def _rewrites(p: _Pass, now: int) -> list[Section]:
     first = max(0, min(now - _REWRITES_TOLD // 2, len(p.rewrites) - _REWRITES_TOLD))
     told = []
     for number, fired in enumerate(p.rewrites[first : first + _REWRITES_TOLD], first + 1):
-        what = f"{_short(fired.old)} → {_short(fired.new)}" if hasattr(fired, "old") else ""
+        what = f"{brief(fired.old)} → {brief(fired.new)}" if hasattr(fired, "old") else ""
         told.append((number, fired.rule, what))
     hidden = len(p.rewrites) - len(told) + p.dropped
     title = f"Rewrites one by one{f', {format_count(hidden)} not listed' if hidden else ''}"
     return [section("Rules", rows=rows), section(title, steps=told)]
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, Node):
-        return expression(value, 2)
-    text = " ".join(str(value).split())
-    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def _moment(moment: Moment) -> str:

@@ -149,12 +149,12 @@ def save_perfetto(source: Any, path: str | os.PathLike[str]) -> None:
         FileNotFoundError: the folder does not exist.
         TypeError, ValueError: as for `events` and `report_events`.
     """
-    from ren_lab.lens.page import write_page
+    from ren_lab.lens.page import write_whole
 
     document = events(source)
     problems = validate(document)
     assert not problems, problems[:3]
-    write_page(path, json.dumps(document, ensure_ascii=False))
+    write_whole(path, json.dumps(document, ensure_ascii=False))
 
 
 def validate(document: Any) -> list[str]:

@@ -228,7 +228,7 @@ def _add_vertex(graph: Any, vertex: Vertex, colours: themes.Theme, quiet: bool) 
     if style.shape in ("diamond", "hexagon"):
         attributes["margin"] = "0.02,0.02"
     elif style.shape == "cds":
-        attributes["margin"] = "0.2,0.14"
+        attributes["margin"] = "0.2,0.09"
     elif style.shape == "trapezium":
         attributes |= _trapezium(vertex, mark is not None)
     if style.border in ("dashed", "dotted"):

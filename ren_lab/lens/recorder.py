@@ -272,9 +272,10 @@ class Recording:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one self-contained page that needs no network; an existing file is replaced only when all is written."""
-        from ren_lab.lens.page import recording_page, write_page
+        from ren_lab.lens.page import page_target, recording_page, write_page
 
-        write_page(path, recording_page(self))
+        target = page_target(path)
+        write_page(target, recording_page(self))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         from ren_lab.lens.page import recording_html

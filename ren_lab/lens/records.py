@@ -1,7 +1,7 @@
 """What a trace is made of: one record per pass, kernel, unit and failure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, overload
 
@@ -10,6 +10,7 @@ from ren_lab.events import RuleFired
 from ren_lab.ir import BufferId, Match, Node, Rule, rewrite
 from ren_lab.lens.display import html_bundle
 from ren_lab.lens.provenance import Lines, Origin, Provenance, continuity, same_operation
+from ren_lab.lens.theme import format_count, format_seconds
 from ren_lab.schedule import ScheduledKernel
 
 
@@ -51,7 +52,7 @@ class Steps(Sequence[Node]):
         return rewrite(self._record.before, (again,), once=self._record.once)[0]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PassRecord:
     """What one pass did to a graph.
 
@@ -73,10 +74,10 @@ class PassRecord:
     after: Node
     rewrites: tuple[RuleFired, ...]
     seconds: float
-    mapping: Mapping[Node, Node] = field(repr=False)
-    once: bool = field(default=False, repr=False)
+    mapping: Mapping[Node, Node]
+    once: bool = False
     dropped_rewrites: int = 0
-    trail: Provenance | None = field(default=None, repr=False)
+    trail: Provenance | None = None
 
     @cached_property
     def became(self) -> Mapping[Node, Node]:
@@ -141,6 +142,10 @@ class PassRecord:
         """
         return self.view(**options).to_graphviz()
 
+    def __repr__(self) -> str:
+        fired = format_count(len(self.rewrites) + self.dropped_rewrites, "rewrite")
+        return f"<pass {self.number} {self.name}: {fired}, {format_count(len(self.after.toposort()), 'node')}>"
+
     def __str__(self) -> str:
         from ren_lab.lens.text import pass_text
 
@@ -152,7 +157,7 @@ class PassRecord:
         return html_bundle(self, pass_html)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class KernelRecord:
     """One kernel of a schedule.
 
@@ -165,7 +170,7 @@ class KernelRecord:
     index: int
     item: ScheduledKernel
     seconds: float | None
-    trail: Callable[[], Provenance] = field(repr=False)
+    trail: Callable[[], Provenance]
 
     @property
     def name(self) -> str:
@@ -214,6 +219,11 @@ class KernelRecord:
 
         return graph_view(self.ast, **options).to_graphviz()
 
+    def __repr__(self) -> str:
+        from ren_lab.lens.text import item_line
+
+        return f"<kernel {self.index} {item_line(self.item)}>"
+
     def __str__(self) -> str:
         from ren_lab.lens.text import kernel_text
 
@@ -225,7 +235,7 @@ class KernelRecord:
         return html_bundle(self, kernel_html)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class UnitRecord:
     """One executable unit: when it began (`time.perf_counter`) and how long it ran, in seconds; None if it did not run."""
 
@@ -234,8 +244,14 @@ class UnitRecord:
     start: float | None
     seconds: float | None
 
+    def __repr__(self) -> str:
+        from ren_lab.lens.text import item_line
 
-@dataclass(frozen=True, slots=True)
+        ran = "did not run" if self.seconds is None else format_seconds(self.seconds)
+        return f"<unit {self.index} {item_line(self.item)}, {ran}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Failure:
     """Where and why a realization broke off.
 
@@ -255,8 +271,8 @@ class Failure:
     name: str
     kind: str
     message: str
-    graph: Node | None = field(default=None, repr=False)
-    rewrites: tuple[RuleFired, ...] = field(default=(), repr=False)
+    graph: Node | None = None
+    rewrites: tuple[RuleFired, ...] = ()
 
     @classmethod
     def of(cls, error: BaseException | None, stage: str, number: int | None = None, name: str = "", **more: Any) -> "Failure":
@@ -277,6 +293,9 @@ class Failure:
             case "compile":
                 return "after the passes, while memory was planned and programs were made"
         return "while the program ran"
+
+    def __repr__(self) -> str:
+        return f"<failure: {self}>"
 
     def __str__(self) -> str:
         first = self.message.splitlines()[0] if self.message else ""

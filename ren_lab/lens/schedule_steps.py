@@ -12,7 +12,7 @@ from ren_lab.lens.layout import lay_out
 from ren_lab.lens.picture import GraphView
 from ren_lab.lens.plain import attempt, graph_text
 from ren_lab.lens.stepping import LINES_SHOWN, Frame, Section, section, state, within
-from ren_lab.lens.text import lines_text, schedule_headline
+from ren_lab.lens.text import lines_text, schedule_headline, sentence
 from ren_lab.lens.theme import format_bytes, format_count, format_seconds, format_share
 
 if TYPE_CHECKING:
@@ -87,10 +87,14 @@ class ScheduleSteps:
             states.append(state(f"{index} {item.name}", "broke off" if broke else note, alert=broke, bar=share))
         pictures = _arenas(self._memory) if self._memory.get("rectangles") else []
         pictures += [] if self._view is None else [draw(self._view, lay_out([self._view]))]
+        start = error.number if error is not None and error.stage == "unit" else None
         title = f"Schedule of {schedule_headline(self._items)}" if self._items else "Nothing to run"
         if self.trace.memory is not None and self._memory.get("title"):
             title += f". {self._memory['title']}"
-        return {"kind": "schedule", "title": title, "what": "item", "states": states, "folds": [], "pictures": pictures}
+        return {
+            "kind": "schedule", "title": title, "what": "item", "states": states, "folds": [], "pictures": pictures,
+            "start": within(start or 0, self.count),
+        }  # fmt: skip
 
     def frame(self, step: int, rewrite: int = 0, fold: str = "", focus: str = "") -> Frame:
         """One state as plain data; see `lens.stepping`. There is nothing smaller than an item, and one way to fold."""
@@ -149,7 +153,7 @@ class ScheduleSteps:
             told += f"; {format_bytes(live)} live in the arena" + (f", the peak is {format_bytes(peak)}" if peak else "")
         if error is not None and error.stage == "unit" and error.number == step:
             told += f". It broke off here: {error.kind}"
-        return told + "."
+        return sentence(told)
 
     def _rows(self, index: int) -> list[tuple[str, str]]:
         item = self._items[index]

@@ -33,8 +33,8 @@ function near(svg, focus) {
   return seen;
 }
 function inlined(data) {
-  const state = { step: 0, rewrite: 0, selected: "", search: "", fold: "", focus: "", playing: false, interval: data.interval,
-    progress: 1, outline: data.outline, frames: {} };
+  const state = { step: data.outline.start ?? 0, rewrite: 0, selected: "", search: "", fold: "", focus: "", playing: false,
+    interval: data.interval, progress: 1, outline: data.outline, frames: {} };
   const listeners = {};
   const tell = (name, ...values) => (listeners[name] || []).forEach((listener) => listener(...values));
   const changed = new Set();
@@ -167,7 +167,7 @@ def steps_data(source: StepSource, budget: int = BUDGET) -> dict[str, Any]:
             listed["rewrites"] = 0
     wanted = outline["folds"][:1] if heavy else outline["folds"]
     folds = [fold for fold in wanted if not fold[0] or take([(step, 0, fold[0]) for step in range(len(states))])]
-    outline |= {"states": states, "folds": folds}
+    outline |= {"states": states, "folds": folds, "start": min(outline.get("start", 0), max(len(states) - 1, 0))}
     return {"outline": outline, "frames": frames, "texts": texts, "cards": cards}
 
 

@@ -7,7 +7,8 @@ An outline is a dict with
     kind: "pass", "schedule" or "ring"; title: what is stepped through; what: the word for one state ("pass");
     states: a list of dicts `label`, `note` (small, behind it), `badges` (lists [mark, count]), `quiet`, `alert`, `bar` (0 to 1
         or None), `rewrites` (how many smaller steps it has);
-    folds: lists [name, words] of the ways to fold; pictures: SVG that all frames share.
+    folds: lists [name, words] of the ways to fold; pictures: SVG that all frames share;
+    start: the state to begin with, 0 if it is left out. Where something broke off, that state.
 A frame is a dict with
     sentence: what is to be seen; pictures: SVG of this state alone;
     patch: by `data-key`, the attributes to set on elements of the shared pictures; "class" adds classes for this state, "text"

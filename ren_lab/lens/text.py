@@ -39,9 +39,19 @@ def expression(node: Node, depth: int = 3) -> str:
     return f"{node.op.name}{argument}({', '.join(shown)}{', …' if len(node.src) > 4 else ''})"
 
 
+def brief(value: object) -> str:
+    """A node as an expression two operations deep; anything else as text of at most 60 characters."""
+    return expression(value, 2) if isinstance(value, Node) else _clip(" ".join(str(value).split()), 60)
+
+
 def headline(node: Node) -> str:
     """One line about one node: what it does and the shortest thing that an expert asks for, such as "MUL n=2^13 × 8 limbs"."""
     return f"{node.op.name} {second_line(node)}".rstrip()
+
+
+def sentence(text: str) -> str:
+    """The text with a full stop, unless it ends in one or in an ellipsis."""
+    return text if text.endswith((".", "…")) else f"{text}."
 
 
 def lines_text(lines: Sequence[Origin], most: int = 6) -> str:
@@ -109,6 +119,11 @@ def buffers_text(item: ScheduledKernel) -> str:
         return f"{told} and {len(buffers) - 4} more" if len(buffers) > 4 else told
 
     return f"{names(item.outputs)} ← {names(item.inputs)}" if item.inputs else names(item.outputs)
+
+
+def item_line(item: ScheduledKernel) -> str:
+    """An item of a schedule in one short line: "mul_3x8192: t0 ← in0, in1 on cpu"."""
+    return f"{item.name}: {_clip(buffers_text(item), 60)} on {item.device}"
 
 
 def schedule_headline(items: Sequence[ScheduledKernel]) -> str:

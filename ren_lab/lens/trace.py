@@ -266,10 +266,16 @@ class Trace:
         return trace_dict(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one self-contained page that needs no network; an existing file is replaced only when all is written."""
-        from ren_lab.lens.page import trace_page, write_page
+        """Write one self-contained page that needs no network; an existing file is replaced only when all is written.
 
-        write_page(path, trace_page(self))
+        Args:
+            path: a name that ends in .html or .htm. Single pictures in other formats come from `to_graphviz()` of the trace,
+                of `passes[i]` and of `kernels[i]`.
+        """
+        from ren_lab.lens.page import page_target, trace_page, write_page
+
+        target = page_target(path)
+        write_page(target, trace_page(self))
 
     def to_perfetto(self, path: str | os.PathLike[str]) -> None:
         """Write the passes and the run as a timeline that Perfetto and Chrome open; see `lens.perfetto`."""

@@ -42,7 +42,7 @@ class VerificationError(AssertionError):
     """A pass did not keep its promise; the message names the pass, the promise and the node."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ScheduledKernel:
     """One item of a schedule.
 
@@ -62,6 +62,10 @@ class ScheduledKernel:
     node: Node
     ast: Node | None = None
     view: View | None = None
+
+    def __repr__(self) -> str:
+        outputs, inputs = (", ".join(ident.label for ident in idents) for idents in (self.outputs, self.inputs))
+        return f"<{self.name} on {self.device}: {outputs} ← {inputs}>"
 
     @property
     def outputs(self) -> tuple[BufferId, ...]:

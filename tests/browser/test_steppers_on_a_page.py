@@ -111,10 +111,67 @@ def test_where_a_pass_broke_is_shown(open_page, tmp_path):
     page = open_page(offline=True)
     page.goto((tmp_path / "broken.html").as_uri())
     stepper = page.locator('[data-stepper="pass"]')
-    stepper.focus()
-    page.keyboard.press("End")
-    page.wait_for_selector('[data-stepper="pass"][data-shown^="5|"]')
+    page.wait_for_selector('[data-stepper="pass"][data-shown^="5|"]')  # at once
     assert "no such boundary" in stepper.inner_text()
     assert stepper.locator(".list .alert.here").count() == 1
     assert stepper.locator(".v").count() == len(graph.toposort())
     assert page.console.errors == []
+
+
+PICTURE = """stepper => {
+  const pane = stepper.querySelector(".picture"), svg = pane.querySelector(".own svg");
+  const [inner, outer] = [svg.getBoundingClientRect(), pane.getBoundingClientRect()];
+  return { scale: inner.width / svg.viewBox.baseVal.width, across: outer.width / svg.viewBox.baseVal.width,
+    fits: Math.min(outer.width / svg.viewBox.baseVal.width, outer.height / svg.viewBox.baseVal.height),
+    wide: inner.width <= pane.clientWidth, high: inner.height <= pane.clientHeight };
+}"""
+
+
+def test_pictures_fit_from_the_start_and_stay_fitted_from_step_to_step(page):
+    stepper = page.locator('[data-stepper="pass"]')
+    for step in range(13):
+        stepper.locator('[data-do="slider"]').fill(str(step))
+        page.wait_for_selector(f'[data-stepper="pass"][data-shown^="{step}|"]')
+        seen = stepper.evaluate(PICTURE)
+        assert seen["wide"] or seen["across"] < 0.3, (step, seen)
+        assert seen["high"] or seen["fits"] < 0.5, (step, seen)
+    stepper.locator('[data-do="fit"]').click()  # all of it, however small, in this step and in others
+    for step in (12, 11, 6, 0):
+        stepper.locator('[data-do="slider"]').fill(str(step))
+        page.wait_for_selector(f'[data-stepper="pass"][data-shown^="{step}|"]')
+        seen = stepper.evaluate(PICTURE)
+        assert seen["wide"] and seen["high"], (step, seen)
+    stepper.locator('[data-do="zoom-in"]').click()
+    larger = stepper.evaluate(PICTURE)["scale"]
+    assert larger == pytest.approx(1.25 * seen["scale"], rel=0.01)
+    stepper.locator('[data-do="fit"]').click()
+    stepper.locator('[data-do="fit"]').click()
+    assert stepper.evaluate(PICTURE)["scale"] == pytest.approx(seen["scale"], rel=0.01)
+
+
+def test_the_text_form_fills_its_pane_and_no_line_is_cut(page):
+    stepper = page.locator('[data-stepper="pass"]')
+    for step in (0, 3, 12):
+        stepper.locator('[data-do="slider"]').fill(str(step))
+        page.wait_for_selector(f'[data-stepper="pass"][data-shown^="{step}|"]')
+        text = stepper.locator('[data-hook="text"]')
+        sizes = text.evaluate(
+            "e => [e.scrollWidth - e.clientWidth, e.clientHeight, e.parentElement.getBoundingClientRect().bottom "
+            "- e.getBoundingClientRect().bottom, e.parentElement.scrollHeight - e.parentElement.clientHeight]"
+        )
+        assert sizes[0] <= 0 and sizes[1] >= 200
+        assert 0 <= sizes[2] <= 16 or sizes[3] > 0  # down to the end of the pane, unless that has to be scrolled
+
+
+def test_a_selected_line_is_scrolled_to(page):
+    stepper = page.locator('[data-stepper="pass"]')
+    stepper.locator('[data-do="slider"]').fill("11")
+    page.wait_for_selector('[data-stepper="pass"][data-shown^="11|"]')
+    key = stepper.locator("[data-line]").last.get_attribute("data-line")
+    stepper.locator(f'.v[data-key="{key}"]').dispatch_event("click")
+    page.wait_for_selector(f'[data-stepper="pass"] [data-card="{key}"]')
+    offsets = stepper.locator(".line.sel").evaluate("""e => {
+      const [line, text] = [e.getBoundingClientRect(), e.parentElement.getBoundingClientRect()];
+      return [line.top - text.top, text.bottom - line.bottom];
+    }""")
+    assert min(offsets) >= -1

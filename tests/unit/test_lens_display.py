@@ -55,6 +55,29 @@ def test_what_is_told_of_a_ring_and_of_a_polynomial(shell):
     assert "realized" in shown(shell, lazy.realize())["text/html"]
 
 
+def test_tuples_of_records_are_a_short_line_each(shell):
+    trace = (Poly([1, 2], RING) * Poly([3], RING)).rotate(1).explain()
+    items = trace.schedule[:]
+    wanted = {
+        trace.passes: [
+            f"<pass {p.number} {p.name}: {len(p.rewrites)} rewrite{'s' * (len(p.rewrites) != 1)}, {len(p.after.toposort())} nodes>"
+            for p in trace.passes
+        ],
+        trace.kernels: [f"<kernel {k.index} {k.name}: {k.outputs[0].label} ← " for k in trace.kernels],
+        trace.units: [f"<unit {u.index} {u.item.name}: " for u in trace.units],
+        items: [f"<item {item.name}: {item.outputs[0].label} ← " for item in items],
+        next(p for p in trace.passes if p.name == "inject_domains").rewrites: ["<product_in_ntt: MUL("],
+    }
+    for records, starts in wanted.items():
+        text = shown(shell, records)["text/plain"]
+        lines = [line.strip(" ()") for line in text.splitlines()]
+        assert len(lines) == len(records) and max(map(len, lines)) < 160
+        for line, start in zip(lines, starts):
+            assert line.startswith(start) and line.rstrip(",").endswith(">")
+    assert "<svg" in shown(shell, trace.kernels[0].item)["text/html"]
+    assert items[0].name in shown(shell, items[0])["text/html"]
+
+
 def test_coefficients_are_not_shown(shell):
     secret = Poly([123454321] * 8, RingSpec(n=8, moduli=(1073741441,))).realize()
     assert secret.tolist()[0] == 123454321

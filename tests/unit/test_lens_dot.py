@@ -12,8 +12,11 @@ import pytest
 from graphviz import Digraph, Source
 
 from ren_lab.lens import dot
+from ren_lab.lens.picture import Edge, GraphView, Vertex
+from ren_lab.lens.theme import ROLES
 from ren_lab.options import using
 
+SVG = "{http://www.w3.org/2000/svg}"
 needs_layout = pytest.mark.skipif(dot.find_layout_program() is None, reason="needs a layout program: pip install graphviz-pure")
 
 
@@ -44,6 +47,37 @@ def bare(monkeypatch, tmp_path):
     monkeypatch.setattr(dot, "find_spec", lambda name: None)
     with using(dot=None):
         yield tmp_path
+
+
+@needs_layout
+@pytest.mark.parametrize("mark", [None, "added"])
+@pytest.mark.parametrize("role", ROLES)
+def test_edges_end_at_the_outline_of_every_shape(role, mark):
+    vertices = tuple(Vertex(key, key, "a second line", role, mark=mark) for key in "abc")
+    picture = GraphView("x", vertices, (Edge("a", "b"), Edge("b", "c")), 3)
+    root = ElementTree.fromstring(dot.svg(picture.to_graphviz()))
+    spans = {}
+    for group in root.iter(f"{SVG}g"):
+        if group.attrib.get("class", "").startswith("node"):
+            words = " ".join(
+                shape.attrib.get("points", shape.attrib.get("d", ""))
+                for shape in group.iter()
+                if shape.attrib.get("stroke") != "none"
+            )
+            heights = [float(y) for y in re.findall(r",(-?[0-9.]+)", words)]
+            for shape in group.iter(f"{SVG}ellipse"):
+                middle, radius = float(shape.attrib["cy"]), float(shape.attrib["ry"])
+                heights += [middle - radius, middle + radius]
+            spans[group.attrib["data-key"]] = heights
+    if ROLES[role].border == "none":
+        return  # words alone
+    for group in root.iter(f"{SVG}g"):
+        if group.attrib.get("class", "").startswith("edge"):
+            source, target = group.attrib["data-key"].split("->")
+            line = [float(y) for y in re.findall(r",(-?[0-9.]+)", group.find(f"{SVG}path").attrib["d"])]
+            head = [float(y) for y in re.findall(r",(-?[0-9.]+)", group.find(f"{SVG}polygon").attrib["points"])]
+            assert min(line) == pytest.approx(max(spans[source]), abs=3.5)  # upwards is negative
+            assert max(head) == pytest.approx(min(spans[target]), abs=3.5)
 
 
 posix = pytest.mark.skipif(os.name != "posix", reason="makes shell scripts")

@@ -233,6 +233,25 @@ def test_a_page_is_replaced_whole_or_not_at_all(trace, tmp_path, monkeypatch):
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>") and os.listdir(tmp_path) == ["x.html"]
 
 
+@pytest.mark.parametrize("name", ["x.pdf", "x.svg", "x.PNG", "x.dot", "x", "x.html.gz"])
+def test_what_is_not_a_page_is_not_written(trace, tmp_path, monkeypatch, name):
+    told = r"does not end in \.html or \.htm.*Save 'x.*\.html'.*to_graphviz\(\)"
+    with ren.trace() as recording:
+        (Poly([1], RING) + 2).realize()
+    with pytest.raises(ValueError, match=told):
+        recording.save(tmp_path / name)
+    monkeypatch.setattr(page, "trace_page", lambda *a: pytest.fail("the page was made before its name was looked at"))
+    with pytest.raises(ValueError, match=told):
+        trace.save(str(tmp_path / name))
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["x.htm", "X.HTML"])
+def test_names_of_pages(tmp_path, name):
+    page.write_page(tmp_path / name, "<p>")
+    assert (tmp_path / name).read_text() == "<p>"
+
+
 def test_a_missing_folder_is_named(trace, tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist; create it, then save 'x.html' again"):
         trace.save(tmp_path / "none" / "x.html")

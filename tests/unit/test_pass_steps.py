@@ -11,6 +11,7 @@ import ren_lab as ren
 import ren_lab.language as pl
 from ren_lab.lens.pass_steps import FOLDS, PassSteps
 from ren_lab.lens.records import Failure
+from ren_lab.lens.schedule_steps import ScheduleSteps
 from ren_lab.lens.stepping import plain_text, static_html
 from ren_lab.lens.trace import Trace
 from ren_lab.ring import find_primes
@@ -145,6 +146,27 @@ def test_a_failure_is_the_last_state():
     frame = steps.frame(5)
     assert "decide_boundaries" in frame["sentence"] and "no such boundary" in json.dumps(frame["sections"])
     assert len(drawn(frame)) == len(whole.passes[4].before.toposort())
+
+
+@pytest.mark.parametrize("number", [1, 5])
+def test_a_failure_comes_first_and_what_went_in_is_drawn(number):
+    whole = lazy().explain()
+    given = whole.passes[number - 1].before
+    failure = Failure.of(ArithmeticError("no such boundary"), "pass", number, "x", graph=given)
+    steps = PassSteps.of(Trace(whole.graph, whole.options, passes=whole.passes[: number - 1], error=failure))
+    assert steps.outline["start"] == number == steps.count - 1
+    for step, graph in ((0, whole.graph), (number, given)):
+        frame = steps.frame(step)
+        assert len(drawn(frame)) == len(graph.toposort()) == sum(bool(key) for key, _, _ in frame["lines"])
+        for key in drawn(frame):
+            assert dict(steps.card(key, step)[0]["rows"])["operation"] in {node.op.name for node in graph.toposort()}
+    assert steps.frame(0)["sentence"].startswith("What went in.")
+
+
+def test_no_sentence_has_a_stop_after_an_ellipsis(trace, steps):
+    kinds = [*map(steps.frame, range(steps.count)), *map(ScheduleSteps(trace).frame, range(len(trace.schedule)))]
+    assert "…" in steps.frame(0)["sentence"]
+    assert not any("…." in frame["sentence"] or ".." in frame["sentence"] for frame in kinds)
 
 
 def test_an_exception_that_carries_a_trace_will_do(trace):

@@ -6,12 +6,18 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
+from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import pytest
 
 import ren_lab as ren
 from ren_lab.lens import stepper_page
 from ren_lab.lens.pass_steps import PassSteps
+from ren_lab.lens.records import Failure
+from ren_lab.lens.theme import THEMES
+from ren_lab.lens.trace import Trace
 from ren_lab.ring import find_primes
 
 pytest.importorskip("anywidget", reason="needs the extra `lab`")
@@ -19,6 +25,8 @@ traitlets = pytest.importorskip("traitlets")
 
 from ren_lab.widgets import PassStepper, RingPlayer, ScheduleStepper  # noqa: E402
 
+ROOT = Path(__file__).resolve().parents[2]
+SVG = "{http://www.w3.org/2000/svg}"
 ring = ren.RingSpec(32, find_primes(32, 30, 3))
 
 
@@ -65,7 +73,7 @@ def test_the_state_can_be_set_and_is_checked(trace):
     for name, value, told in (
         ("step", 13, "0 to 12"),
         ("step", -1, "0 to 12"),
-        ("rewrite", -1, "or more"),
+        ("rewrite", -1, "no rewrite -1"),
         ("fold", "size", "'kernel'"),
     ):
         with pytest.raises(traitlets.TraitError, match=told):
@@ -186,3 +194,130 @@ def test_importing_the_package_of_widgets_is_light():
     assert {"PassStepper", "ScheduleStepper", "RingPlayer"} <= set(dir(ren_lab.widgets))
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = ren_lab.widgets.Nothing
+
+
+# pictures as files
+
+
+KINDS = {
+    "pass": lambda trace: PassStepper(trace, 5),
+    "schedule": lambda trace: ScheduleStepper(trace, 2),
+    "ring": lambda trace: RingPlayer(stats(), 1),
+}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_picture_is_one_file_with_its_styles_inside(trace, kind, theme):
+    stepper = KINDS[kind](trace)
+    text = stepper.svg(theme)
+    root = ElementTree.fromstring(text)  # one root, well-formed
+    assert root.tag == f"{SVG}svg" and root.find(f"{SVG}title").text == stepper.sentence
+    frame = stepper._source.frame(stepper.step)
+    inner = root.findall(f"{SVG}svg")
+    assert len(inner) == len(stepper.outline["pictures"]) + len(frame["pictures"])
+    low = 0.0
+    for picture in inner:  # one under the other, all within the whole
+        x, y, width, height = (float(picture.attrib[name]) for name in ("x", "y", "width", "height"))
+        assert y >= low and x >= 0 and x + width <= float(root.attrib["width"]) + 0.5
+        low = y + height
+    assert low <= float(root.attrib["height"]) + 0.5
+    sheet = root.find(f"{SVG}style").text
+    assert "var(" not in text and THEMES[theme]["background"] in text
+    used = {name for element in root.iter() for name in element.attrib.get("class", "").split()}
+    assert used & {"s", "arc"} and all(f".{name}" in sheet for name in used & {"s", "arc", "e", "live", "track", "o"})
+    assert THEMES[theme]["blue"] in sheet
+    assert not re.search(r"""(href|src)=|@import|url\(""", text)
+
+
+def test_a_state_of_text_alone_has_no_picture_to_write():
+    record = SimpleNamespace(number=1, name="tidy", before="a = 1", after="a = 2", rewrites=(), seconds=None)
+    with pytest.raises(ValueError, match="step 1 has no picture, only text"):
+        PassStepper([record], step=1).svg()
+    with pytest.raises(ValueError, match="no theme 'blue'"):
+        ScheduleStepper(lazy().explain()).svg("blue")
+
+
+# what is set from Python
+
+
+@pytest.mark.parametrize(
+    "name, value, told",
+    [
+        ("selected", "zzz", "selected: no state has a vertex with the key 'zzz'"),
+        ("focus", "zzz", "focus: no state has"),
+        ("interval", -5, "at least 60"),
+        ("interval", 0, "at least 60"),
+        ("rewrite", 99, r"step 3 has no rewrite 99; give 0 \(the whole step\) to \d+$"),
+    ],
+)
+def test_what_is_not_there_is_refused_and_the_state_stays(trace, name, value, told):
+    stepper = PassStepper(trace, step=3)
+    before = getattr(stepper, name)
+    with pytest.raises(traitlets.TraitError, match=told):
+        setattr(stepper, name, value)
+    assert getattr(stepper, name) == before
+    with pytest.raises(traitlets.TraitError, match=told):
+        PassStepper(trace, **{"step": 3, name: value})
+
+
+def test_a_vertex_stays_selected_in_states_that_do_not_have_it(trace):
+    stepper = PassStepper(trace, step=12)
+    late = stepper.find("KERNEL")[0]
+    stepper.step = 0
+    assert late not in {key for key, _, _ in stepper._source.frame(0)["lines"]}
+    stepper.selected = late
+    stepper.focus = stepper.selected
+    stepper.focus, stepper.fold = "", "operation"
+    group = next(key for key in stepper.find("") if key.startswith("operation-"))
+    stepper.selected = group
+    stepper.fold = ""
+    stepper.focus = stepper.selected
+    stepper.focus = stepper.selected = ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_everything_that_is_found_can_be_selected_and_tells_its_details(trace, kind):
+    stepper = KINDS[kind](trace)
+    found = stepper.find("")
+    assert found and len(found) == len(set(found))
+    for key in found:
+        stepper.selected = key
+        assert stepper.details(), key
+
+
+def test_a_stepper_begins_where_something_broke(trace):
+    failure = Failure.of(ArithmeticError("no such boundary"), "pass", 5, "decide_boundaries", graph=trace.passes[4].before)
+    broken = Trace(trace.graph, trace.options, passes=trace.passes[:4], error=failure)
+    assert PassStepper(broken).step == 5 and "Broke off in pass 5" in PassStepper(broken).sentence
+    assert PassStepper(broken, step=0).step == 0
+    assert stepper_page.steps_data(PassSteps.of(broken))["outline"]["start"] == 5
+    failed = Failure.of(ArithmeticError("overflow"), "unit", 3, trace.units[3].item.name)
+    ran = Trace(trace.graph, trace.options, passes=trace.passes, program=trace.program, error=failed)
+    assert ScheduleStepper(ran).step == 3 and "broke off here" in ScheduleStepper(ran).sentence
+    assert PassStepper(trace).step == ScheduleStepper(trace).step == RingPlayer(stats()).step == 0
+
+
+# other programs
+
+
+def test_exported_pages_show_the_picture_with_the_option_that_is_documented(trace):
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("nbconvert")
+    from nbconvert import HTMLExporter
+    from traitlets.config import Config
+
+    data, _ = PassStepper(trace, 3)._repr_mimebundle_()
+    view = data["application/vnd.jupyter.widget-view+json"]
+    cell = nbformat.v4.new_code_cell("passes", outputs=[nbformat.v4.new_output("execute_result", data, execution_count=1)])
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    state = {view["model_id"]: {"model_name": "AnyModel", "model_module": "anywidget", "state": {}}}
+    notebook.metadata["widgets"] = {
+        "application/vnd.jupyter.widget-state+json": {"state": state, "version_major": 2, "version_minor": 0}
+    }
+    option = "ClearMetadataPreprocessor.enabled"
+    assert f"--{option}=True" in (ROOT / "docs" / "widgets.md").read_text("utf-8")
+    config = Config()
+    setattr(config.ClearMetadataPreprocessor, option.partition(".")[2], True)
+    page, _ = HTMLExporter(config=config).from_notebook_node(notebook)
+    assert 'class="ren-graph"' in page and "Pass 3 of 12" in page and "widget-view" not in page
