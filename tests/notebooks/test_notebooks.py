@@ -175,6 +175,11 @@ def test_parameters_are_known_to_the_notebook(notebook):
         assert "trace_page" in names, "`ren-lab demo` passes it"
 
 
+def _printed(cell: Any) -> str:
+    """What a cell printed; the kernel sends it in pieces, which may end in the middle of a line."""
+    return "".join([output["text"] for output in cell.get("outputs", []) if output.output_type == "stream"])
+
+
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
 def test_a_notebook_runs_shows_and_is_quiet(notebook, tmp_path, strict_kernels):
     expected = _expected(notebook)
@@ -190,7 +195,7 @@ def test_a_notebook_runs_shows_and_is_quiet(notebook, tmp_path, strict_kernels):
     data = [output["data"] for output in outputs if "data" in output]
     kinds = {kind for bundle in data for kind in bundle}
     shown = "\n".join(
-        [output["text"] for output in outputs if output.output_type == "stream"]
+        [_printed(cell) for cell in executed.cells]
         + [text for bundle in data for kind, text in bundle.items() if kind.startswith("text/")]
     )
     assert [output["text"] for output in outputs if output.get("name") == "stderr"] == []
