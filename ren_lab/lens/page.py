@@ -397,11 +397,11 @@ def page_target(path: str | os.PathLike[str]) -> Path:
     """Where a page is to be written; asked before it is made, which may take seconds.
 
     Raises:
-        ValueError: its name does not end in .html or .htm.
+        ValueError: its name has an ending that is not .html or .htm.
         FileNotFoundError: the folder does not exist.
     """
     target = Path(path)
-    if target.suffix.lower() not in _PAGE_ENDINGS:
+    if target.suffix.lower() not in ("", *_PAGE_ENDINGS):
         raise ValueError(
             f"{target.name!r} does not end in {' or '.join(_PAGE_ENDINGS)}: what is saved here is one HTML page with every picture "
             f"inside. Save {target.stem + '.html'!r}. A single picture as DOT is `trace.passes[i].to_graphviz().source`; as SVG, "
