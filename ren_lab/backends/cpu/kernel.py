@@ -26,7 +26,8 @@ def block(nbytes: int, alignment: int) -> np.ndarray:
 
 def aligned(shape: tuple[int, int]) -> np.ndarray:
     """uint32[shape], its content undefined, that begins at a cache line."""
-    return block(4 * shape[0] * shape[1], ALIGNMENT).view(np.uint32).reshape(shape)
+    made = np.empty(4 * shape[0] * shape[1] + ALIGNMENT, np.uint8)
+    return np.ndarray(shape, np.uint32, made, -address(made) % ALIGNMENT)
 
 
 def address(array: np.ndarray) -> int:

@@ -80,6 +80,7 @@ class Arithmetic:
         summand = _constant(ctx, value, x.scale, x.b)
         return x._made("add_plain", ctx, b=x.b + summand, estimate=Estimate.of(noise.added, x.estimate, known))
 
+    @one_line
     def _sum_of_ciphertexts(self, ctx: CKKSContext, other: "Arithmetic", sign: int) -> Self:
         level = min(_nominal_level(ctx, self), _nominal_level(ctx, other))
         x, y = self._at(ctx, level, "sum"), other._at(ctx, level, "sum")
