@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
-from ren_lab.memory import format_bytes
+from ren_lab.words import format_bytes, format_count, format_seconds
 
 GRAPH_FONT = "Arial"  # layout programs know its widths; what a browser shows is FONT
 FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
@@ -224,31 +224,6 @@ def with_variables(svg: str) -> str:
 
 
 # Numbers and places as people read them.
-
-_SECONDS = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0))
-
-
-def _three_digits(value: float) -> str:
-    text = f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:,.0f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def format_seconds(seconds: float) -> str:
-    """A time in the unit that gives 1 to 999 of it, with three digits: 0.00123 -> "1.23 ms". Negative times keep their sign."""
-    if seconds < 0:
-        return f"\N{MINUS SIGN}{format_seconds(-seconds)}"
-    if seconds == 0:
-        return "0 s"
-    # 999.5 would print as 1,000
-    unit, size = next(((unit, size) for unit, size in _SECONDS if seconds / size < 999.5), _SECONDS[-1])
-    return f"{_three_digits(seconds / size)} {unit}"
-
-
-def format_count(count: int, noun: str = "", plural: str | None = None) -> str:
-    """A count with thousands apart, and its noun in the right number: 1 -> "1 node", 12345 -> "12,345 nodes"."""
-    if not noun:
-        return f"{count:,}"
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def format_share(share: float) -> str:

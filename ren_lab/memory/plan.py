@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from types import MappingProxyType
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+from ren_lab.words import BINARY_UNITS, format_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,25 +170,13 @@ class MemoryPlan:
         return lines
 
 
-def format_bytes(nbytes: int) -> str:
-    """`nbytes` in the binary unit that gives 1 to 1023, with up to three digits: 1536 -> "1.5 KiB"."""
-    value = float(nbytes)
-    for unit in _UNITS:
-        # 1023.5 would print as 1024 of the smaller unit
-        if value < 1023.5 or unit == _UNITS[-1]:
-            break
-        value /= 1024
-    digits = f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
-    return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits} {unit}"
-
-
 def _exact_bytes(nbytes: int) -> str:
     """`nbytes` without rounding, in the largest binary unit that divides it: 1536 -> "1536 B", 2048 -> "2 KiB"."""
     unit = 0
-    while nbytes and nbytes % 1024 == 0 and unit < len(_UNITS) - 1:
+    while nbytes and nbytes % 1024 == 0 and unit < len(BINARY_UNITS) - 1:
         nbytes //= 1024
         unit += 1
-    return f"{nbytes} {_UNITS[unit]}"
+    return f"{nbytes} {BINARY_UNITS[unit]}"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:

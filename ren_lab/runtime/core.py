@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from ren_lab.runtime.config import RING_COUNT, TENSOR_MAP_ENTRIES, RunConfig
 from ren_lab.runtime.rings import Block, Heap, Ring, rounded
 from ren_lab.runtime.scopes import Scope
+from ren_lab.runtime.sites import scope_place
 from ren_lab.runtime.tasks import Task, TaskState
 from ren_lab.runtime.tensor_map import Arguments, Group, Plan, TensorMap
-from ren_lab.runtime.words import scope_place
 
 _COMPLETED = TaskState.COMPLETED
 _FAILED = TaskState.FAILED

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from ren_lab.runtime.words import counted, scope_place
+from ren_lab.runtime.sites import scope_place
+from ren_lab.words import format_count
 
 _FIELDS = {"task_window": "ring_task_window", "heap": "ring_heap", "dep_pool": "ring_dep_pool"}
 _UNITS = {"task_window": "slots", "heap": "bytes", "dep_pool": "edges", "tensor_map": "entries"}
@@ -83,8 +84,8 @@ class StalledRunError(RuntimeError):
         more = f"\n  and {len(tasks) - len(shown)} more" if len(tasks) > len(shown) else ""
         listing = "".join(f"\n  {task}" for task in shown)
         super().__init__(
-            f"the run is stalled: nothing has ended for {timeout_s:g} s with {counted(len(tasks), 'task')} in flight; look for a "
-            f"kernel that blocks, or raise timeout_s if kernels may take that long{listing}{more}"
+            f"the run is stalled: nothing has ended for {timeout_s:g} s with {format_count(len(tasks), 'task')} in flight; "
+            f"look for a kernel that blocks, or raise timeout_s if kernels may take that long{listing}{more}"
         )
         self.tasks = tasks
 

@@ -19,12 +19,11 @@ from ren_lab.runtime.platforms import Lane
 from ren_lab.runtime.regions import region_of
 from ren_lab.runtime.rings import Block, Ring, rounded
 from ren_lab.runtime.scopes import Scope, ScopeMode
-from ren_lab.runtime.sites import user_site
+from ren_lab.runtime.sites import scope_place, user_site
 from ren_lab.runtime.statistics import ScopeStatsWriter
 from ren_lab.runtime.tasks import Task, TaskState
 from ren_lab.runtime.tensor_map import Arguments, Plan
 from ren_lab.runtime.timeline import Recorder
-from ren_lab.runtime.words import scope_place
 
 _NONE: tuple[Any, ...] = ()  # a default that is told from what the caller gave without looking into it
 

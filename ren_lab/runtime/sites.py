@@ -14,3 +14,8 @@ def user_site() -> str:
     """`basename:line` of the innermost running frame that is not the package's own."""
     file, line = user_line()
     return f"{place_name(file)}:{line}"
+
+
+def scope_place(site: str, name: str | None) -> str:
+    """A scope's source line behind its name, where it has one: "'phase' at program.py:4", "at program.py:4"."""
+    return f"{name!r} at {site}" if name else f"at {site}"

@@ -9,7 +9,7 @@ from ren_lab.runtime.rings import Ring
 from ren_lab.runtime.scopes import Scope
 from ren_lab.runtime.tasks import Task
 from ren_lab.runtime.tensor_map import Group, Plan
-from ren_lab.runtime.words import counted, duration, size
+from ren_lab.words import format_bytes, format_count, format_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,18 +147,24 @@ class RunReport:
         return f"<RunReport: {str(self).splitlines()[0]}>"
 
     def __str__(self) -> str:
-        tasks, scopes, lanes = counted(self.tasks, "task"), counted(self.scopes, "scope"), counted(len(self.lanes), "lane")
+        tasks, scopes, lanes = (
+            format_count(self.tasks, "task"),
+            format_count(self.scopes, "scope"),
+            format_count(len(self.lanes), "lane"),
+        )
         lines = [
-            f"{tasks} in {scopes} on {self.platform} ({lanes}), {duration(self.seconds)}",
+            f"{tasks} in {scopes} on {self.platform} ({lanes}), {format_seconds(self.seconds)}",
             f"  {self.completed:,} completed, {self.failed:,} failed, {self.skipped:,} skipped",
         ]
         for k, ring in enumerate(self.rings):
             lines.append(
-                f"  ring {k}: {counted(ring.tasks, 'task')}, peak {ring.task_peak:,} of {counted(ring.task_window, 'slot')}, "
-                f"{size(ring.heap_peak_bytes)} of {size(ring.heap_bytes)}, {ring.edge_peak:,} of {counted(ring.dep_pool, 'edge')}"
+                f"  ring {k}: {format_count(ring.tasks, 'task')}, "
+                f"peak {ring.task_peak:,} of {format_count(ring.task_window, 'slot')}, "
+                f"{format_bytes(ring.heap_peak_bytes)} of {format_bytes(ring.heap_bytes)}, "
+                f"{ring.edge_peak:,} of {format_count(ring.dep_pool, 'edge')}"
             )
         lines.extend(
-            f"  {counted(count, 'submission')} waited for {resource} of ring {ring}"
+            f"  {format_count(count, 'submission')} waited for {resource} of ring {ring}"
             for (resource, ring), count in sorted(self.waits.items())
         )
         if self.work_dir is not None:

@@ -21,7 +21,7 @@ from ren_lab.runtime.simulator import CostModel, Simulator
 from ren_lab.runtime.statistics import ScopeStatsWriter
 from ren_lab.runtime.threads import ThreadExecutor
 from ren_lab.runtime.timeline import Recorder, RingTotals, RunReport
-from ren_lab.runtime.words import counted
+from ren_lab.words import format_count
 
 
 def checked_config(config: RunConfig | None) -> RunConfig:
@@ -227,7 +227,7 @@ def _explain(error: BaseException, core: Core, folder: Path | None) -> None:
     if core.first_error is not None and core.first_error[1] is not error.__cause__:
         task, first = core.first_error
         error.add_note(
-            f"{counted(core.errors, 'kernel')} had raised before; the first was task {task.id} ({task.label}): {first!r}"
+            f"{format_count(core.errors, 'kernel')} had raised before; the first was task {task.id} ({task.label}): {first!r}"
         )
     if folder is not None:
         error.add_note(f"what was recorded until then is in {folder}")

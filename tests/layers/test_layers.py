@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # In the order of dependency: a layer imports from itself and from those before it.
 LAYERS = (
-    "functions", "events", "options", "ring", "ir", "schedule", "memory", "backends", "engine", "poly", "structure",
+    "words", "functions", "events", "options", "ring", "ir", "schedule", "memory", "backends", "engine", "poly", "structure",
     "jit_key", "jit_guard", "jit", "runtime", "language", "schemes", "lens", "widgets", "__init__", "notebooks", "cli", "__main__",
 )  # fmt: skip
 RANK = {layer: rank for rank, layer in enumerate(LAYERS)}
