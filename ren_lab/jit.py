@@ -18,6 +18,7 @@ from ren_lab.engine import (
     Program,
     capture,
     compile_sink,
+    draws_below,
     make_exec_units,
     new_buffer,
     plan_memory,
@@ -349,7 +350,7 @@ def _stand_in(argument: Poly) -> Node:
 def _draw_now(polys: Sequence[Poly]) -> None:
     """Realize random draws that the results reach through closures: each is drawn once, not at each replay."""
     sink = Node(Op.SINK, DType.VOID, tuple(p.node for p in polys))
-    draws = [n for n in sink.toposort() if n.op is Op.AS_RING and n.src[0].op is Op.RANDOM]
+    draws = draws_below(sink)
     if draws:
         apply_becomes(realize_nodes(draws, current_options()))
 

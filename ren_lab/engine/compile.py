@@ -65,11 +65,12 @@ def sink_of(roots: Sequence[Node]) -> Node:
     A draw happens once: what it gave must stay for whoever uses the same node later, so it is an output as well.
     """
     sink = Node(Op.SINK, DType.VOID, tuple(dict.fromkeys(roots)))
-    draws = _draws_below(sink)
+    draws = draws_below(sink)
     return Node(Op.SINK, DType.VOID, tuple(dict.fromkeys((*sink.src, *draws)))) if draws else sink
 
 
-def _draws_below(node: Node) -> list[Node]:
+def draws_below(node: Node) -> list[Node]:
+    """The random draws that a node depends on, each as a polynomial, in the order of the graph."""
     return [n for n in node.toposort() if n.op is Op.AS_RING and n.src[0].op is Op.RANDOM]
 
 
@@ -149,7 +150,7 @@ def _realize_drawing(sink: Node, options: Options) -> dict[Node, Node]:
     while True:
         lazy = [node for node in roots.values() if not is_settled(node)]
         sink = sink_of(lazy)
-        draws = _draws_below(sink)
+        draws = draws_below(sink)
         with _claiming:
             known = {draw: draw.src[0].data for draw in draws if draw.src[0].data is not None}
             claims = {} if known else {draw: _Claim() for draw in draws}
