@@ -7,5 +7,6 @@ from ren_lab.schedule import ScheduledKernel
 
 __all__ = [
     "ExecUnit", "Program", "ScheduledKernel", "clear_schedule_cache", "compile_sink", "draws_below", "host_words",
-    "make_exec_units", "new_buffer", "outputs", "plan_memory", "realize_nodes", "run_exec_units", "schedule_cache_info", "sink_of", "storage_of",
+    "make_exec_units", "new_buffer", "outputs", "plan_memory", "realize_nodes", "run_exec_units",
+    "schedule_cache_info", "sink_of", "storage_of",
 ]  # fmt: skip
